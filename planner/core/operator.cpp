@@ -1,0 +1,35 @@
+#include "planner/core/operator.h"
+
+#include <array>
+
+#include "planner/core/check.h"
+#include "planner/core/operators/families.h"
+
+namespace bayplan {
+namespace {
+
+/// In the order of OperatorKind.
+std::array<OperatorSpec, kOperatorKindCount> build_table() {
+  return {embedding_spec(),    linear_spec(),    layer_norm_spec(),  rms_norm_spec(),
+          rope_spec(),         attention_spec(), gelu_spec(),        swiglu_spec(),
+          residual_add_spec(), dropout_spec(),   lm_head_loss_spec()};
+}
+
+}  // namespace
+
+std::int64_t product_workspace(const Precision& p, std::int64_t m, std::int64_t n, std::int64_t k,
+                               int threads) {
+  if (p.compute != DType::kBf16) return 0;
+  // The library may repack either operand and keep one fp32 block of results per thread.
+  return temporary(compute_bytes(p, m * k)) + temporary(compute_bytes(p, k * n)) +
+         temporary(threads * 4 * std::int64_t{256} * 256);
+}
+
+const OperatorSpec& operator_spec(OperatorKind kind) {
+  static const std::array<OperatorSpec, kOperatorKindCount> table = build_table();
+  const OperatorSpec& spec = table.at(static_cast<std::size_t>(kind));
+  BAYPLAN_CHECK(spec.kind == kind, "operator table out of order");
+  return spec;
+}
+
+}  // namespace bayplan

@@ -1,0 +1,181 @@
+// From finished gradients to updated parameters: data-parallel reduction, tied copies, the
+// global norm, the optimizer, and the gather of updated shards (ZeRO 1).
+#include <vector>
+
+#include "planner/program/lowering.h"
+
+namespace bayplan {
+namespace {
+
+Instruction on_group(InstructionKind kind, Stream stream, Purpose purpose, CommunicationGroupId group,
+                     ParameterGroupId parameters = {}) {
+  Instruction i;
+  i.kind = kind;
+  i.stream = stream;
+  i.purpose = purpose;
+  i.group = group;
+  i.parameter_group = parameters;
+  return i;
+}
+
+struct Updater {
+  Lowering& lowering;
+  ClassDraft& c;
+  std::int64_t replicas = lowering.program.mesh.dp * lowering.program.mesh.cp;
+
+  const ParameterGroup& group(ParameterGroupId g) const { return lowering.program.parameter_groups[g.index()]; }
+  std::int64_t slice_elements(ParameterGroupId g) const { return group(g).padded_elements / replicas; }
+  bool sharded(ParameterGroupId g) const { return group(g).shard_axes != 0 && replicas > 1; }
+  std::int64_t gradient_size() const { return dtype_size(lowering.program.job.precision.gradient); }
+  std::int64_t state_size() const { return dtype_size(lowering.program.job.precision.state); }
+
+  void reduce(Draft& draft, ParameterGroupId g) const {
+    const BufferId gradient = c.gradients[g.index()];
+    const InstructionKind kind = sharded(g) ? InstructionKind::kReduceScatter : InstructionKind::kAllReduce;
+    draft.add(on_group(kind, Stream::kReduce, Purpose::kGrads, lowering.data_parallel, g),
+              {use(c, gradient, AccessMode::kUpdate)});
+  }
+
+  void reduce_tied(Draft& draft, ParameterGroupId g) const {
+    Access access = use(c, c.gradients[g.index()], AccessMode::kUpdate);
+    if (sharded(g)) {
+      access.bytes = slice_elements(g) * gradient_size();
+      access.sharded = true;
+    }
+    Instruction i = on_group(InstructionKind::kAllReduce, Stream::kReduce, Purpose::kTiedGrads, lowering.embedding, g);
+    draft.add(i, {access});
+  }
+
+  void norm(Draft& draft, bool holds_loss) const {
+    const std::int64_t all = c.result.buffers[c.scalars.index()].bytes;
+    const std::int64_t first = holds_loss ? static_cast<std::int64_t>(sizeof(double)) : 0;
+    std::vector<Access> accesses{{c.scalars, first, all - first, AccessMode::kWrite, false}};
+    for (ParameterGroupId g : c.groups) {
+      if (!group(g).trainable || group(g).pp_coordinates.front() != c.result.pp) continue;
+      accesses.push_back(use_slice(c.gradients[g.index()], slice_elements(g) * gradient_size(), AccessMode::kRead));
+    }
+    draft.add(on_group(InstructionKind::kGradientNorm, Stream::kCompute, Purpose::kNorm, lowering.data_parallel),
+              accesses);
+    if (lowering.program.world_size() > 1) {
+      draft.add(on_group(InstructionKind::kAllReduce, Stream::kReduce, Purpose::kNorm, lowering.world),
+                {use(c, c.scalars, AccessMode::kUpdate)});
+    }
+  }
+
+  void step(Draft& draft, ParameterGroupId g) const {
+    const bool shard = sharded(g);
+    const std::int64_t state_bytes = group(g).shard_elements * state_size();
+    auto part = [&](BufferId b, std::int64_t element, AccessMode mode) {
+      return shard ? use_slice(b, slice_elements(g) * element, mode) : use(c, b, mode);
+    };
+    std::vector<Access> accesses{use(c, c.scalars, AccessMode::kRead),
+                                 part(c.gradients[g.index()], gradient_size(), AccessMode::kRead)};
+    for (const auto* state : {&c.master, &c.moment1, &c.moment2}) {
+      const BufferId b = (*state)[g.index()];
+      if (b.valid()) accesses.push_back({b, 0, state_bytes, AccessMode::kUpdate, false});
+    }
+    const bool has_master = c.master[g.index()].valid();
+    accesses.push_back(part(c.parameters[g.index()], dtype_size(group(g).dtype),
+                            has_master ? AccessMode::kWrite : AccessMode::kUpdate));
+    draft.add(on_group(InstructionKind::kOptimizerStep, Stream::kCompute, Purpose::kNone, lowering.data_parallel, g),
+              accesses);
+    if (shard) {
+      draft.add(on_group(InstructionKind::kAllGather, Stream::kGather, Purpose::kParams, lowering.data_parallel, g),
+                {use(c, c.parameters[g.index()], AccessMode::kUpdate)});
+    }
+  }
+};
+
+/// Puts each group's reduction right behind the backward that finishes its gradient, so that it
+/// overlaps with the backward of earlier units.
+void insert_reductions(Updater& u, Draft& draft) {
+  std::vector<std::int32_t> last(u.lowering.program.parameter_groups.size(), -1);
+  for (std::size_t i = 0; i < draft.list.instructions.size(); ++i) {
+    const Range range = draft.list.instructions[i].accesses;
+    for (std::int32_t a = range.begin; a < range.end; ++a) {
+      const Access& access = draft.list.accesses[static_cast<std::size_t>(a)];
+      const Buffer& b = u.c.result.buffers[access.buffer.index()];
+      if (b.role == BufferRole::kGradients) last[b.parameter_group.index()] = static_cast<std::int32_t>(i);
+    }
+  }
+  std::vector<std::vector<ParameterGroupId>> after(draft.list.instructions.size());
+  for (ParameterGroupId g : u.c.groups) {
+    if (last[g.index()] >= 0) after[static_cast<std::size_t>(last[g.index()])].push_back(g);
+  }
+  std::vector<Instruction> before = std::move(draft.list.instructions);
+  draft.list.instructions.clear();
+  draft.list.instructions.reserve(before.size() + u.c.groups.size());
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    draft.list.instructions.push_back(before[i]);
+    for (ParameterGroupId g : after[i]) u.reduce(draft, g);
+  }
+}
+
+Instruction end_step() {
+  Instruction i;
+  i.kind = InstructionKind::kEndStep;
+  return i;
+}
+
+}  // namespace
+
+void pass_update(Lowering& lowering, ClassDraft& c) {
+  Updater u{lowering, c};
+  bool holds_loss = false;
+  for (UnitId unit : c.units) holds_loss |= lowering.class_of(unit).loss >= 0;
+
+  Draft& train = c.draft(ProgramKind::kTrainStep);
+  if (u.replicas > 1) insert_reductions(u, train);
+  for (ParameterGroupId g : c.groups) {
+    if (u.group(g).trainable && u.group(g).pp_coordinates.size() > 1) u.reduce_tied(train, g);
+  }
+  u.norm(train, holds_loss);
+  for (ParameterGroupId g : c.groups) {
+    if (u.group(g).trainable) u.step(train, g);
+  }
+  train.add(end_step(), {use(c, c.scalars, AccessMode::kRead)});
+
+  Draft& eval = c.draft(ProgramKind::kEvalStep);
+  const Access loss{c.scalars, 0, static_cast<std::int64_t>(sizeof(double)), AccessMode::kWrite, false};
+  if (!holds_loss) {
+    eval.add(on_group(InstructionKind::kGradientNorm, Stream::kCompute, Purpose::kLoss, lowering.data_parallel), {loss});
+  }
+  if (lowering.program.world_size() > 1) {
+    Access update = loss;
+    update.mode = AccessMode::kUpdate;
+    eval.add(on_group(InstructionKind::kAllReduce, Stream::kReduce, Purpose::kLoss, lowering.world), {update});
+  }
+  Access read = loss;
+  read.mode = AccessMode::kRead;
+  eval.add(end_step(), {read});
+}
+
+void pass_checkpoint(Lowering& lowering, ClassDraft& c) {
+  Updater u{lowering, c};
+  Draft& load = c.draft(ProgramKind::kLoad);
+  Draft& save = c.draft(ProgramKind::kSave);
+  for (ParameterGroupId g : c.groups) {
+    std::vector<Access> writes{use(c, c.parameters[g.index()], AccessMode::kWrite)};
+    std::vector<Access> reads{
+        use_slice(c.parameters[g.index()], u.slice_elements(g) * dtype_size(u.group(g).dtype), AccessMode::kRead)};
+    for (const auto* state : {&c.master, &c.moment1, &c.moment2}) {
+      const BufferId b = (*state)[g.index()];
+      if (!b.valid()) continue;
+      writes.push_back(use(c, b, AccessMode::kWrite));
+      reads.push_back(u.sharded(g) ? use(c, b, AccessMode::kRead)
+                                   : use_slice(b, u.slice_elements(g) * u.state_size(), AccessMode::kRead));
+    }
+    Instruction i;
+    i.kind = InstructionKind::kInitialize;
+    i.parameter_group = g;
+    i.group = lowering.data_parallel;
+    load.add(i, writes);
+    // Of several copies of a tied weight, the first pipeline rank's is saved.
+    if (u.group(g).pp_coordinates.front() != c.result.pp) continue;
+    save.add(on_group(InstructionKind::kOffload, Stream::kD2h, Purpose::kCheckpoint, lowering.data_parallel, g), reads);
+  }
+  load.add(end_step(), std::span<const Access>());
+  save.add(end_step(), std::span<const Access>());
+}
+
+}  // namespace bayplan

@@ -1,0 +1,54 @@
+// The cores of one CPU node, shared by the threads of its ranks. All running tasks of a contention
+// class progress at one rate, so each class has a virtual clock and a task's end is a fixed
+// reading of it: starting and finishing cost O(log n), however many tasks run.
+// Not for: who may start when (engine.cpp).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <limits>
+
+#include "planner/cost/cost_model.h"
+#include "simulator/engine/event_queue.h"
+
+namespace bayplan::sim {
+
+class SharedCores {
+ public:
+  static constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
+
+  explicit SharedCores(const CpuNodeModel& model);
+
+  /// Moves all clocks to `now` (picoseconds, not before the last call).
+  void advance(std::int64_t now);
+  /// Starts a task of `work` picoseconds (> 0) alone on its cores. Call advance() first. `key`
+  /// identifies the task and orders tasks that finish together.
+  void start(std::int64_t work, std::int32_t threads, Contention contention, std::uint64_t key);
+  /// Removes one task whose work is done at the time of the last advance(); false if there is none.
+  bool take_finished(std::uint64_t& key);
+  /// When the next task finishes if nothing starts before; kNever when idle.
+  std::int64_t next_finish() const;
+  std::int32_t running_threads() const { return running_; }
+
+ private:
+  struct Task {
+    std::int64_t time = 0;  // clock reading at which it is done
+    std::uint64_t key = 0;
+    std::int32_t threads = 1;
+  };
+  /// One contention class. `clock` counts the picoseconds of work that each of its tasks got done.
+  struct Lane {
+    EventQueue<Task> tasks;
+    std::int64_t clock = 0;
+    std::int64_t rate = 0;  // clock per time, times kRateOne
+  };
+
+  void update_rates();
+
+  CpuNodeModel model_;
+  std::array<Lane, kContentionCount> lanes_;
+  std::int64_t now_ = 0;
+  std::int32_t running_ = 0;
+};
+
+}  // namespace bayplan::sim

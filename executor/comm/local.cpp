@@ -180,7 +180,7 @@ bool LocalCommunicator::take(Lock& lock, const CallSite& site, const Message& me
   post->taken = true;
   post->matched_at = Clock::now();
   matched_at_ = std::max(matched_at_, post->matched_at);
-  if (!world_->options.dry && message.bytes > 0) {
+  if (message.data != nullptr && post->data != nullptr && message.bytes > 0) {
     lock.unlock();
     std::memcpy(message.data, post->data, static_cast<std::size_t>(message.bytes));
     lock.lock();
@@ -313,7 +313,9 @@ void LocalCommunicator::collective(const CallSite& site, std::span<const int> me
   Membership at = join(members);
   meet(lock, site, at, data, terms);
   matched_at_ = at.meeting->matched_at;
-  if (!world_->options.dry && terms.bytes > 0) {
+  const bool dry = std::any_of(at.meeting->slots.begin(), at.meeting->slots.end(),
+                               [](const Meeting::Slot& slot) { return slot.data == nullptr; });
+  if (!dry && terms.bytes > 0) {
     lock.unlock();
     work(at);
     lock.lock();

@@ -11,12 +11,11 @@ namespace bayplan::exec {
 
 struct LocalOptions {
   double deadline_seconds = 60.0;  // for one call
-  /// Meet and check sizes, but never touch data; pointers may be null.
-  bool dry = false;
 };
 
 /// One communicator per rank of a world of its own, index = rank. Each may be used by one thread
-/// at a time (abort and awaiting: by any). All must be destroyed after their last use by any rank.
+/// at a time (abort and awaiting: by any). Where a data pointer is null, ranks meet and check
+/// sizes but nothing is copied (dry runs).
 std::vector<std::unique_ptr<Communicator>> make_local_communicators(int world_size,
                                                                     const LocalOptions& options = {});
 

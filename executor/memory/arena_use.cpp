@@ -26,21 +26,27 @@ ArenaUse::ArenaUse(const Program& program, int rank)
   }
 }
 
-bool ArenaUse::begin(const InstructionList& list, const Instruction& instruction) {
+void ArenaUse::change(InstructionId id, Tier tier, std::int64_t bytes) {
+  live_[static_cast<std::size_t>(tier)] += bytes;
+  changes_.push_back({id, tier, bytes});
+}
+
+bool ArenaUse::begin(const InstructionList& list, InstructionId id) {
+  const Instruction& instruction = list.instructions[id.index()];
   bool changed = false;
   for (std::int32_t i = instruction.accesses.begin; i < instruction.accesses.end; ++i) {
     const Access& access = list.accesses[static_cast<std::size_t>(i)];
     if (access.mode == AccessMode::kRead || alive_[access.buffer.index()]) continue;
     const Buffer& b = rank_class_.buffers[access.buffer.index()];
     alive_[access.buffer.index()] = true;
-    live_[static_cast<std::size_t>(b.tier)] += round_up(b.bytes, kTensorAlignment);
+    change(id, b.tier, round_up(b.bytes, kTensorAlignment));
     changed = true;
   }
   return changed;
 }
 
-void ArenaUse::executed(const InstructionList& list, const Instruction& instruction,
-                        bool library_workspace) {
+void ArenaUse::executed(const InstructionList& list, InstructionId id, bool library_workspace) {
+  const Instruction& instruction = list.instructions[id.index()];
   for (std::int32_t i = instruction.accesses.begin; i < instruction.accesses.end; ++i) {
     const Access& access = list.accesses[static_cast<std::size_t>(i)];
     const Buffer& b = rank_class_.buffers[access.buffer.index()];
@@ -56,14 +62,15 @@ void ArenaUse::executed(const InstructionList& list, const Instruction& instruct
   }
 }
 
-bool ArenaUse::release(const InstructionList& list, const Instruction& instruction) {
+bool ArenaUse::release(const InstructionList& list, InstructionId id) {
+  const Instruction& instruction = list.instructions[id.index()];
   bool changed = false;
   for (std::int32_t i = instruction.accesses.begin; i < instruction.accesses.end; ++i) {
-    const BufferId id = list.accesses[static_cast<std::size_t>(i)].buffer;
-    if (!alive_[id.index()]) continue;
-    const Buffer& b = rank_class_.buffers[id.index()];
-    alive_[id.index()] = false;
-    live_[static_cast<std::size_t>(b.tier)] -= round_up(b.bytes, kTensorAlignment);
+    const BufferId buffer = list.accesses[static_cast<std::size_t>(i)].buffer;
+    if (!alive_[buffer.index()]) continue;
+    const Buffer& b = rank_class_.buffers[buffer.index()];
+    alive_[buffer.index()] = false;
+    change(id, b.tier, -round_up(b.bytes, kTensorAlignment));
     changed = true;
   }
   return changed;

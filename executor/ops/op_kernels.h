@@ -41,9 +41,9 @@ struct OpCall {
   int threads = 1;
   bool keep_for_backward = true;  // false in eval
   std::vector<OpTensor> inputs, outputs, statistics, parameters;
-  std::vector<OpTensor> output_gradients;         // backward
-  std::vector<OpInputGradient> input_gradients;   // backward_input
-  std::vector<OpTensor> parameter_gradients;      // backward_weight; accumulated, gradient dtype
+  std::vector<OpTensor> output_gradients;        // backward
+  std::vector<OpInputGradient> input_gradients;  // backward_input
+  std::vector<OpTensor> parameter_gradients;     // backward_weight; accumulated, gradient dtype
   OpRandom random;
 };
 

@@ -7,8 +7,8 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/adamw.cpp"
-#include <hwy/foreach_target.h>
 #include <hwy/cache_control.h>
+#include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
 #include "kernels/cpu/simd-inl.h"
@@ -46,8 +46,7 @@ constexpr std::int64_t kPrefetch = 128;
 template <bool has_weight, class G>
 HWY_INLINE void update(const Coefficients<accumulate_t<G>>& k, const G* HWY_RESTRICT grad,
                        accumulate_t<G>* HWY_RESTRICT master, accumulate_t<G>* HWY_RESTRICT m,
-                       accumulate_t<G>* HWY_RESTRICT v, bf16* HWY_RESTRICT weight,
-                       Range elements) {
+                       accumulate_t<G>* HWY_RESTRICT v, bf16* HWY_RESTRICT weight, Range elements) {
   const Compute<G> d;
   const auto grad_scale = hn::Set(d, k.grad_scale);
   const auto decay = hn::Set(d, k.decay);

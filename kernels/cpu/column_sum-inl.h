@@ -19,72 +19,48 @@ namespace {
 /// running sums (at most 8 KiB) stay in L1.
 constexpr std::int64_t kStrip = 512;
 
-/// Rows added between a load and a store of the running sums.
-constexpr std::int64_t kRowsAtOnce = 4;
-
-/// sums[c - first] += terms of rows [row, row + count), for the columns [first, last).
-template <class D, class Add>
-HWY_INLINE void add_rows(D d, std::int64_t row, std::int64_t count, std::int64_t first,
-                         std::int64_t last, hn::TFromD<D>* sums, const Add& add) {
-  for_vectors(d, first, last, [&](std::int64_t c, auto access) HWY_ATTR {
-    auto sum = hn::LoadU(d, sums + (c - first));
-    if (count == kRowsAtOnce) {
-      for (std::int64_t k = 0; k < kRowsAtOnce; ++k) {
-        sum = add(row + k, c, access, sum);
-      }
-    } else {
-      for (std::int64_t k = 0; k < count; ++k) {
-        sum = add(row + k, c, access, sum);
-      }
-    }
-    hn::StoreU(sum, d, sums + (c - first));
-  });
-}
-
-template <class D>
-HWY_INLINE void finish(D d, std::int64_t first, std::int64_t last, bool accumulate,
-                       const hn::TFromD<D>* sums, hn::TFromD<D>* out) {
-  for_vectors(d, first, last, [&](std::int64_t c, auto access) HWY_ATTR {
-    auto sum = hn::LoadU(d, sums + (c - first));
-    if (accumulate) {
-      sum = hn::Add(access.load(d, out + c), sum);
-    }
-    access.store(d, sum, out + c);
-  });
-}
-
-/// out[c] = (accumulate ? out[c] : 0) + the sum over rows; with a second output that is not null,
-/// the same for it, in one pass over memory. add(row, column, access, sum) returns sum plus the
-/// terms of the vector at (row, column).
-template <class D, class Add, class Add2>
+/// `count` sums over rows, taken together: outs[s][c] = (accumulate ? outs[s][c] : 0) + the sum.
+/// make(row) returns what adds one row, called as (column, access, sums): it adds the terms of
+/// the vector at that column to sums[0 .. count). What it needs of the row alone, such as
+/// statistics in vectors, is thus prepared once for all columns.
+template <int count, class D, class Make>
 HWY_INLINE void column_sums(D d, std::int64_t rows, Range columns, bool accumulate,
-                            hn::TFromD<D>* out, const Add& add, hn::TFromD<D>* out2,
-                            const Add2& add2) {
+                            hn::TFromD<D>* const (&outs)[count], const Make& make) {
   using A = hn::TFromD<D>;
-  HWY_ALIGN A sums[kStrip];
-  HWY_ALIGN A sums2[kStrip];
+  using V = hn::Vec<D>;
+  HWY_ALIGN A memory[count][kStrip];
   for (std::int64_t first = columns.begin; first < columns.end; first += kStrip) {
     const std::int64_t last = std::min(columns.end, first + kStrip);
-    std::fill(sums, sums + kStrip, A{0});
-    std::fill(sums2, sums2 + kStrip, A{0});
-    for (std::int64_t row = 0; row < rows; row += kRowsAtOnce) {
-      const std::int64_t count = std::min(kRowsAtOnce, rows - row);
-      add_rows(d, row, count, first, last, sums, add);
-      if (out2 != nullptr) {
-        add_rows(d, row, count, first, last, sums2, add2);
-      }
+    std::fill(&memory[0][0], &memory[0][0] + count * kStrip, A{0});
+    const auto add_rows = [&](const auto&... row) HWY_ATTR {
+      for_vectors(d, first, last, [&](std::int64_t c, auto access) HWY_ATTR {
+        V sums[count];
+        for (int s = 0; s < count; ++s) {
+          sums[s] = hn::LoadU(d, &memory[s][c - first]);
+        }
+        (row(c, access, sums), ...);
+        for (int s = 0; s < count; ++s) {
+          hn::StoreU(sums[s], d, &memory[s][c - first]);
+        }
+      });
+    };
+    std::int64_t r = 0;
+    for (; r + 4 <= rows; r += 4) {
+      add_rows(make(r), make(r + 1), make(r + 2), make(r + 3));
     }
-    finish(d, first, last, accumulate, sums, out);
-    if (out2 != nullptr) {
-      finish(d, first, last, accumulate, sums2, out2);
+    for (; r < rows; ++r) {
+      add_rows(make(r));
+    }
+    for (int s = 0; s < count; ++s) {
+      for_vectors(d, first, last, [&](std::int64_t c, auto access) HWY_ATTR {
+        V sum = hn::LoadU(d, &memory[s][c - first]);
+        if (accumulate) {
+          sum = hn::Add(access.load(d, outs[s] + c), sum);
+        }
+        access.store(d, sum, outs[s] + c);
+      });
     }
   }
-}
-
-template <class D, class Add>
-HWY_INLINE void column_sums(D d, std::int64_t rows, Range columns, bool accumulate,
-                            hn::TFromD<D>* out, const Add& add) {
-  column_sums(d, rows, columns, accumulate, out, add, nullptr, add);
 }
 
 }  // namespace

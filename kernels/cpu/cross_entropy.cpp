@@ -83,8 +83,7 @@ void forward(accumulate_t<T>* loss, accumulate_t<T>* lse, accumulate_t<T>* label
     }
     const double row_lse = double{maximum} + std::log(total);
     const std::int64_t column = label_column(shape, labels[r]);
-    const A label_value =
-        column < 0 ? A{0} : hn::GetLane(Part{1}.load(d, row + column));
+    const A label_value = column < 0 ? A{0} : hn::GetLane(Part{1}.load(d, row + column));
     lse[r] = static_cast<A>(row_lse);
     if (label_logit != nullptr) {
       label_logit[r] = label_value;

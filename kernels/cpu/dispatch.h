@@ -51,7 +51,7 @@
   }
 
 /// Explicit instantiation of a kernel for the three storage types.
-#define BAYPLAN_INSTANTIATE(FUNCTION)                  \
-  template decltype(FUNCTION<float>) FUNCTION<float>;  \
+#define BAYPLAN_INSTANTIATE(FUNCTION)                   \
+  template decltype(FUNCTION<float>) FUNCTION<float>;   \
   template decltype(FUNCTION<double>) FUNCTION<double>; \
   template decltype(FUNCTION<bf16>) FUNCTION<bf16>;

@@ -49,15 +49,14 @@ void drop(T* out, const T* x, double p, const PhiloxStream& stream, std::uint64_
   // uniform >= p with uniform = word / 2^24 and word an integer.
   const auto threshold = hn::Set(d, static_cast<A>(std::ceil(p * 0x1p24)));
   const auto factor = hn::Set(d, static_cast<A>(1.0 / (1.0 - p)));
-  for_philox_chunks(
-      stream, first, elements,
-      [&](std::int64_t begin, std::int64_t end, const std::uint32_t* words) HWY_ATTR {
-        for_vectors(d, begin, end, [&](std::int64_t i, auto access) HWY_ATTR {
-          const auto keep = hn::Ge(upper_bits(d, words + (i - begin)), threshold);
-          const auto scaled = hn::Mul(access.load(d, x + i), factor);
-          access.store(d, hn::IfThenElseZero(keep, scaled), out + i);
-        });
-      });
+  for_philox_chunks(stream, first, elements,
+                    [&](std::int64_t begin, std::int64_t end, const std::uint32_t* words) HWY_ATTR {
+                      for_vectors(d, begin, end, [&](std::int64_t i, auto access) HWY_ATTR {
+                        const auto keep = hn::Ge(upper_bits(d, words + (i - begin)), threshold);
+                        const auto scaled = hn::Mul(access.load(d, x + i), factor);
+                        access.store(d, hn::IfThenElseZero(keep, scaled), out + i);
+                      });
+                    });
 }
 
 template <class T>

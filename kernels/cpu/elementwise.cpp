@@ -69,10 +69,12 @@ template <class T>
 void sum_bias(accumulate_t<T>* dbias, const T* dy, std::int64_t rows, std::int64_t width,
               bool accumulate, Range columns) {
   const Compute<T> d;
-  column_sums(d, rows, columns, accumulate, dbias,
-              [&](std::int64_t r, std::int64_t c, auto access, auto sum) HWY_ATTR {
-                return hn::Add(sum, access.load(d, dy + r * width + c));
-              });
+  column_sums<1>(d, rows, columns, accumulate, {dbias}, [&](std::int64_t r) HWY_ATTR {
+    const T* dy_row = dy + r * width;
+    return [=](std::int64_t c, auto access, auto* sums) HWY_ATTR {
+      sums[0] = hn::Add(sums[0], access.load(d, dy_row + c));
+    };
+  });
 }
 
 template <class T>

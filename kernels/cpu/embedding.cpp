@@ -2,6 +2,8 @@
 // ids then need no atomics and every element is one ascending chain of additions.
 #include "kernels/embedding.h"
 
+#include <algorithm>
+
 #include "kernels/cpu/dispatch.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -45,9 +47,12 @@ void forward(T* out, const T* wte, const T* wpe, const std::int32_t* ids,
   for (std::int64_t t = tokens.begin; t < tokens.end; ++t) {
     const std::int64_t row = row_of(shape, ids[t]);
     const T* token_row = row < 0 ? nullptr : wte + row * shape.width;
-    const T* position_row =
-        wpe == nullptr ? nullptr : wpe + position_of(shape, t) * shape.width;
+    const T* position_row = wpe == nullptr ? nullptr : wpe + position_of(shape, t) * shape.width;
     T* to = out + t * shape.width;
+    if (token_row != nullptr && position_row == nullptr) {
+      std::copy(token_row, token_row + shape.width, to);
+      continue;
+    }
     for_vectors(d, 0, shape.width, [&](std::int64_t c, auto access) HWY_ATTR {
       auto value = hn::Zero(d);
       if (token_row != nullptr) {

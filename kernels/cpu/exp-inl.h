@@ -52,8 +52,7 @@ HWY_INLINE hn::Vec<D> exp(D d, hn::Vec<D> x) {
   const auto low = hn::Set(d, kFloat ? A{-87} : A{-700});
   const auto high = hn::Set(d, kFloat ? A{88} : A{700});
   const auto too_low = hn::Lt(x, low);
-  const auto bounded =
-      hn::IfThenElse(too_low, low, hn::IfThenElse(hn::Gt(x, high), high, x));
+  const auto bounded = hn::IfThenElse(too_low, low, hn::IfThenElse(hn::Gt(x, high), high, x));
   return hn::IfThenZeroElse(too_low, exp_in_range(d, bounded, A{}));
 }
 

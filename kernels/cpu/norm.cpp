@@ -53,8 +53,7 @@ void layer_forward(T* y, accumulate_t<T>* mean, accumulate_t<T>* rstd, const T* 
     mean[r] = sum / static_cast<accumulate_t<T>>(width);
     const auto mean_v = hn::Set(d, mean[r]);
     const auto squares = row_sum(d, width, [&](std::int64_t c, auto access, auto* sums) HWY_ATTR {
-      const auto centred =
-          access.keep(d, hn::Sub(access.load(d, row + c), mean_v), hn::Zero(d));
+      const auto centred = access.keep(d, hn::Sub(access.load(d, row + c), mean_v), hn::Zero(d));
       sums[0] = hn::MulAdd(centred, centred, sums[0]);
     });
     rstd[r] = reciprocal_deviation(squares, width, eps);
@@ -62,8 +61,8 @@ void layer_forward(T* y, accumulate_t<T>* mean, accumulate_t<T>* rstd, const T* 
     if (bias != nullptr) {
       for_vectors(d, 0, width, [&](std::int64_t c, auto access) HWY_ATTR {
         const auto normed = hn::Mul(hn::Sub(access.load(d, row + c), mean_v), rstd_v);
-        access.store(
-            d, hn::MulAdd(normed, access.load(d, weight + c), access.load(d, bias + c)), out + c);
+        access.store(d, hn::MulAdd(normed, access.load(d, weight + c), access.load(d, bias + c)),
+                     out + c);
       });
     } else {
       for_vectors(d, 0, width, [&](std::int64_t c, auto access) HWY_ATTR {
@@ -135,20 +134,38 @@ void layer_backward_input(T* dx, const T* residual, const T* dy, const T* x, con
   backward_input<true, T>(dx, residual, dy, x, weight, mean, rstd, width, rows);
 }
 
+template <bool with_bias, class T>
+void weight_gradients(accumulate_t<T>* dweight, accumulate_t<T>* dbias, const T* dy,
+                           const T* x, const accumulate_t<T>* mean, const accumulate_t<T>* rstd,
+                           std::int64_t rows, std::int64_t width, bool accumulate, Range columns) {
+  const Compute<T> d;
+  const auto make = [&](std::int64_t r) HWY_ATTR {
+    const auto mean_v = hn::Set(d, mean[r]);
+    const auto rstd_v = hn::Set(d, rstd[r]);
+    const T* x_row = x + r * width;
+    const T* dy_row = dy + r * width;
+    return [=](std::int64_t c, auto access, auto* sums) HWY_ATTR {
+      const auto normed = hn::Mul(hn::Sub(access.load(d, x_row + c), mean_v), rstd_v);
+      const auto g = access.load(d, dy_row + c);
+      sums[0] = hn::MulAdd(g, normed, sums[0]);
+      if constexpr (with_bias) {
+        sums[1] = hn::Add(sums[1], g);
+      }
+    };
+  };
+  if constexpr (with_bias) {
+    column_sums<2>(d, rows, columns, accumulate, {dweight, dbias}, make);
+  } else {
+    column_sums<1>(d, rows, columns, accumulate, {dweight}, make);
+  }
+}
+
 template <class T>
 void layer_backward_weight(accumulate_t<T>* dweight, accumulate_t<T>* dbias, const T* dy,
                            const T* x, const accumulate_t<T>* mean, const accumulate_t<T>* rstd,
                            std::int64_t rows, std::int64_t width, bool accumulate, Range columns) {
-  const Compute<T> d;
-  const auto add_weight = [&](std::int64_t r, std::int64_t c, auto access, auto sum) HWY_ATTR {
-    const auto centred = hn::Sub(access.load(d, x + r * width + c), hn::Set(d, mean[r]));
-    const auto normed = hn::Mul(centred, hn::Set(d, rstd[r]));
-    return hn::MulAdd(access.load(d, dy + r * width + c), normed, sum);
-  };
-  const auto add_bias = [&](std::int64_t r, std::int64_t c, auto access, auto sum) HWY_ATTR {
-    return hn::Add(sum, access.load(d, dy + r * width + c));
-  };
-  column_sums(d, rows, columns, accumulate, dweight, add_weight, dbias, add_bias);
+  const auto run = dbias != nullptr ? &weight_gradients<true, T> : &weight_gradients<false, T>;
+  run(dweight, dbias, dy, x, mean, rstd, rows, width, accumulate, columns);
 }
 
 template <class T>
@@ -182,12 +199,15 @@ void rms_backward_weight(accumulate_t<T>* dweight, const T* dy, const T* x,
                          const accumulate_t<T>* rstd, std::int64_t rows, std::int64_t width,
                          bool accumulate, Range columns) {
   const Compute<T> d;
-  column_sums(d, rows, columns, accumulate, dweight,
-              [&](std::int64_t r, std::int64_t c, auto access, auto sum) HWY_ATTR {
-                const auto normed =
-                    hn::Mul(access.load(d, x + r * width + c), hn::Set(d, rstd[r]));
-                return hn::MulAdd(access.load(d, dy + r * width + c), normed, sum);
-              });
+  column_sums<1>(d, rows, columns, accumulate, {dweight}, [&](std::int64_t r) HWY_ATTR {
+    const auto rstd_v = hn::Set(d, rstd[r]);
+    const T* x_row = x + r * width;
+    const T* dy_row = dy + r * width;
+    return [=](std::int64_t c, auto access, auto* sums) HWY_ATTR {
+      const auto normed = hn::Mul(access.load(d, x_row + c), rstd_v);
+      sums[0] = hn::MulAdd(access.load(d, dy_row + c), normed, sums[0]);
+    };
+  });
 }
 
 template <class T>
@@ -244,8 +264,7 @@ template <class T>
 void rms_norm_backward_weight(accumulate_t<T>* dweight, const T* dy, const T* x,
                               const accumulate_t<T>* rstd, std::int64_t rows, std::int64_t width,
                               bool accumulate, Range columns) {
-  norm_table<T>().rms_norm_backward_weight_(dweight, dy, x, rstd, rows, width, accumulate,
-                                            columns);
+  norm_table<T>().rms_norm_backward_weight_(dweight, dy, x, rstd, rows, width, accumulate, columns);
 }
 
 BAYPLAN_INSTANTIATE(layer_norm_forward)

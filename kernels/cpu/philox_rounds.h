@@ -17,10 +17,10 @@ inline constexpr std::uint32_t kPhiloxWeyl1 = 0xBB67AE85u;
 
 /// The block with index `block` of a stream, that is elements 4 * block to 4 * block + 3.
 inline std::array<std::uint32_t, 4> philox_block(const PhiloxStream& stream, std::uint64_t block) {
-  return philox4x32_10({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32),
-                        stream.step, stream.operator_id},
-                       {static_cast<std::uint32_t>(stream.seed),
-                        static_cast<std::uint32_t>(stream.seed >> 32)});
+  return philox4x32_10(
+      {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), stream.step,
+       stream.operator_id},
+      {static_cast<std::uint32_t>(stream.seed), static_cast<std::uint32_t>(stream.seed >> 32)});
 }
 
 }  // namespace bayplan::kernels

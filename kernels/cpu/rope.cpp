@@ -35,8 +35,7 @@ void rotate(T* out, const T* x, const accumulate_t<T>* cos, const accumulate_t<T
   const Compute<T> d;
   const std::int64_t half = shape.head_dim / 2;
   for (std::int64_t t = tokens.begin; t < tokens.end; ++t) {
-    const std::int64_t position =
-        shape.positions != nullptr ? shape.positions[t] : t % shape.seq;
+    const std::int64_t position = shape.positions != nullptr ? shape.positions[t] : t % shape.seq;
     const accumulate_t<T>* cos_row = cos + position * half;
     const accumulate_t<T>* sin_row = sin + position * half;
     for (std::int64_t head = 0; head < shape.heads; ++head) {

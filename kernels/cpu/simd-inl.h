@@ -59,8 +59,7 @@ HWY_INLINE void store([[maybe_unused]] D d, hn::Vec<D> v, bf16* p) {
   const hn::Rebind<std::int32_t, D> di32;
   const auto bits = hn::BitCast(d32, v);
   const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d32, 1u));
-  const auto rounded =
-      hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(d32, 0x7FFFu))));
+  const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(d32, 0x7FFFu))));
   const auto nan = hn::RebindMask(d32, hn::IsNaN(v));
   const auto result = hn::IfThenElse(nan, hn::Set(d32, 0x7FC0u), rounded);
   hn::StoreU(hn::DemoteTo(d16, hn::BitCast(di32, result)), d16, &p->bits);

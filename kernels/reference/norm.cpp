@@ -77,9 +77,9 @@ void rms_norm_forward(double* y, double* rstd, const double* x, const double* we
   }
 }
 
-void rms_norm_backward_input(double* dx, const double* residual, const double* dy,
-                             const double* x, const double* weight, const double* rstd,
-                             std::int64_t rows, std::int64_t width) {
+void rms_norm_backward_input(double* dx, const double* residual, const double* dy, const double* x,
+                             const double* weight, const double* rstd, std::int64_t rows,
+                             std::int64_t width) {
   for (std::int64_t r = 0; r < rows; ++r) {
     double sum_gn = 0;
     for (std::int64_t c = 0; c < width; ++c) {

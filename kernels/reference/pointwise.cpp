@@ -10,26 +10,29 @@ namespace {
 // Elements 4 k to 4 k + 3 are the words of the block whose counter is {k, step, operator}.
 std::uint32_t philox_word(const PhiloxStream& stream, std::uint64_t element) {
   const std::uint64_t block = element / 4;
-  const auto words =
-      philox4x32_10({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32),
-                     stream.step, stream.operator_id},
-                    {static_cast<std::uint32_t>(stream.seed),
-                     static_cast<std::uint32_t>(stream.seed >> 32)});
+  const auto words = philox4x32_10(
+      {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), stream.step,
+       stream.operator_id},
+      {static_cast<std::uint32_t>(stream.seed), static_cast<std::uint32_t>(stream.seed >> 32)});
   return words[element % 4];
 }
 
 }  // namespace
 
+// In long double, because 1 + tanh(u) cancels for negative x.
 double gelu_tanh(double x) {
-  const double u = std::sqrt(2.0 / std::numbers::pi) * (x + 0.044715 * x * x * x);
-  return 0.5 * x * (1.0 + std::tanh(u));
+  const long double z = x;
+  const long double u =
+      std::sqrt(2.0L / std::numbers::pi_v<long double>) * (z + 0.044715L * z * z * z);
+  return static_cast<double>(0.5L * z * (1.0L + std::tanh(u)));
 }
 
 double gelu_tanh_derivative(double x) {
-  const double k = std::sqrt(2.0 / std::numbers::pi);
-  const double tanh_u = std::tanh(k * (x + 0.044715 * x * x * x));
-  const double du = k * (1.0 + 3.0 * 0.044715 * x * x);
-  return 0.5 * (1.0 + tanh_u) + 0.5 * x * (1.0 - tanh_u * tanh_u) * du;
+  const long double z = x;
+  const long double k = std::sqrt(2.0L / std::numbers::pi_v<long double>);
+  const long double tanh_u = std::tanh(k * (z + 0.044715L * z * z * z));
+  const long double du = k * (1.0L + 3.0L * 0.044715L * z * z);
+  return static_cast<double>(0.5L * (1.0L + tanh_u) + 0.5L * z * (1.0L - tanh_u * tanh_u) * du);
 }
 
 double silu(double x) { return x / (1.0 + std::exp(-x)); }
@@ -43,8 +46,7 @@ void rope(double* out, const double* x, const RopeShape& shape, std::int64_t tok
           double direction) {
   const std::int64_t half = shape.head_dim / 2;
   for (std::int64_t t = 0; t < tokens; ++t) {
-    const std::int64_t position =
-        shape.positions != nullptr ? shape.positions[t] : t % shape.seq;
+    const std::int64_t position = shape.positions != nullptr ? shape.positions[t] : t % shape.seq;
     for (std::int64_t head = 0; head < shape.heads; ++head) {
       const double* from = x + t * shape.x_stride + head * shape.head_dim;
       double* to = out + t * shape.out_stride + head * shape.head_dim;

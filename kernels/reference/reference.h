@@ -28,9 +28,9 @@ void layer_norm_backward_weight(double* dweight, double* dbias, const double* dy
                                 std::int64_t width);
 void rms_norm_forward(double* y, double* rstd, const double* x, const double* weight,
                       std::int64_t rows, std::int64_t width, double eps);
-void rms_norm_backward_input(double* dx, const double* residual, const double* dy,
-                             const double* x, const double* weight, const double* rstd,
-                             std::int64_t rows, std::int64_t width);
+void rms_norm_backward_input(double* dx, const double* residual, const double* dy, const double* x,
+                             const double* weight, const double* rstd, std::int64_t rows,
+                             std::int64_t width);
 void rms_norm_backward_weight(double* dweight, const double* dy, const double* x,
                               const double* rstd, std::int64_t rows, std::int64_t width);
 
@@ -50,8 +50,7 @@ void embedding_backward_weight(double* dwte, double* dwpe, const double* dout,
                                std::int64_t tokens);
 
 void cross_entropy_forward(double* loss, double* lse, const double* logits,
-                           const std::int32_t* labels, const LogitsShape& shape,
-                           std::int64_t rows);
+                           const std::int32_t* labels, const LogitsShape& shape, std::int64_t rows);
 void cross_entropy_backward(double* logits, const double* lse, const std::int32_t* labels,
                             const LogitsShape& shape, double seed, std::int64_t rows);
 

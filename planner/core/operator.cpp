@@ -17,14 +17,6 @@ std::array<OperatorSpec, kOperatorKindCount> build_table() {
 
 }  // namespace
 
-std::int64_t product_workspace(const Precision& p, std::int64_t m, std::int64_t n, std::int64_t k,
-                               int threads) {
-  if (p.compute != DType::kBf16) return 0;
-  // The library may repack either operand and keep one fp32 block of results per thread.
-  return temporary(compute_bytes(p, m * k)) + temporary(compute_bytes(p, k * n)) +
-         temporary(threads * 4 * std::int64_t{256} * 256);
-}
-
 const OperatorSpec& operator_spec(OperatorKind kind) {
   static const std::array<OperatorSpec, kOperatorKindCount> table = build_table();
   const OperatorSpec& spec = table.at(static_cast<std::size_t>(kind));

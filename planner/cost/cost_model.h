@@ -32,15 +32,18 @@ struct ComputeCost {
 struct CommunicationCall {
   InstructionKind kind{};       // sends stand for the whole message
   Purpose purpose = Purpose::kNone;
+  BufferRole role = BufferRole::kActivation;
   std::int64_t bytes = 0;       // message, or the whole buffer over all shards
   std::span<const int> ranks;   // {sender, receiver}, or the members ascending
 };
 
 /// Once all partners have reached the call: `latency` passes, then every participant works for
 /// its own `work`; the call is over when the last one is. On GPUs work is the time on the wire; on
-/// CPUs it is core time of the rank's progress thread.
+/// CPUs it is core time of the rank's progress thread, and waking threads takes `busy_latency`
+/// when all cores of the node are busy.
 struct CommunicationCost {
   Picoseconds latency;
+  Picoseconds busy_latency;
   Picoseconds work;            // of every participant, or of the receiver alone
   bool receiver_only = false;  // messages in shared memory: the receiver copies
   Contention contention = Contention::kMemory;

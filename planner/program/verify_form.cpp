@@ -17,19 +17,6 @@ bool inside(Range r, std::size_t size) {
   return r.begin >= 0 && r.begin <= r.end && static_cast<std::size_t>(r.end) <= size;
 }
 
-/// Product of the degrees of the axes over which `access` is sliced; 0 when that is undefined.
-std::int64_t slice_count(const Program& program, const Instruction& i, const Buffer& buffer) {
-  if (i.group.valid() && i.kind != InstructionKind::kAllReduce) {
-    const CommunicationGroup& group = program.communication_groups[i.group.index()];
-    const std::int64_t n = degree(program.mesh, group.axes);
-    if (group.pp_coordinates.empty() || (group.axes & axis_bit(Axis::kPp)) == 0) return n;
-    return n / program.mesh.pp * static_cast<std::int64_t>(group.pp_coordinates.size());
-  }
-  if (!buffer.parameter_group.valid()) return 0;
-  return degree(program.mesh,
-                program.parameter_groups[buffer.parameter_group.index()].shard_axes);
-}
-
 /// Checks one class and remembers where it is.
 class ClassForm {
  public:

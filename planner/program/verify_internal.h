@@ -59,6 +59,8 @@ struct ClassProgram {
 std::string describe(const InstructionList& list, std::int32_t instruction);
 std::string describe(const RankClass& rank_class, BufferId buffer);
 std::string describe(ByteInterval bytes);
+/// "saved_for_input of unit 3, micro-batch 0".
+std::string describe_contents(const Buffer& buffer);
 
 /// What starts and completes as one: an instruction, or neighbours on a stream with one fuse id.
 /// A step starts when the step before it on its stream is complete and all waits of all its
@@ -145,6 +147,9 @@ void check_budget(const RankClass& rank_class, int rank,
 
 /// Ranks of class `index` that stand for all its ranks as far as byte hazards go.
 std::vector<int> hazard_ranks(const Program& program, std::int32_t index, ProgramKind kind);
+
+/// How many slices a sharded access of `i` to `buffer` divides it into; 0 when that is undefined.
+std::int64_t slice_count(const Program& program, const Instruction& i, const Buffer& buffer);
 
 /// Axes of `axes` whose degree is above 1: what makes two groups have the same members.
 AxisSet effective_axes(const Mesh& mesh, AxisSet axes);

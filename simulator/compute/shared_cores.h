@@ -28,7 +28,8 @@ class SharedCores {
   bool take_finished(std::uint64_t& key);
   /// When the next task finishes if nothing starts before; kNever when idle.
   std::int64_t next_finish() const;
-  std::int32_t running_threads() const { return running_; }
+  /// Whether a thread that wakes up finds no idle core.
+  bool full() const { return running_ >= model_.cores; }
 
  private:
   struct Task {

@@ -11,29 +11,6 @@
 namespace bayplan::sim {
 namespace {
 
-/// Largest byte range that the instruction touches in one buffer, over all shards.
-std::int64_t payload_bytes(const InstructionList& list, const Instruction& instruction,
-                           std::int64_t members) {
-  std::int64_t bytes = 0;
-  for (std::int32_t a = instruction.accesses.begin; a < instruction.accesses.end; ++a) {
-    const Access& access = list.accesses[static_cast<std::size_t>(a)];
-    bytes = std::max(bytes, access.sharded ? access.bytes * members : access.bytes);
-  }
-  return bytes;
-}
-
-std::int64_t member_count(const Program& program, const CommunicationGroup& group) {
-  std::int64_t n = 1;
-  for (int a = 0; a < kAxisCount; ++a) {
-    const Axis axis = static_cast<Axis>(a);
-    if ((group.axes & axis_bit(axis)) == 0) continue;
-    n *= axis == Axis::kPp && !group.pp_coordinates.empty()
-             ? static_cast<std::int64_t>(group.pp_coordinates.size())
-             : program.mesh.degree(axis);
-  }
-  return n;
-}
-
 /// ProgramConsumer that turns a list into calls, endpoints and edges.
 class GraphBuilder {
  public:
@@ -53,23 +30,21 @@ class GraphBuilder {
     connect(list);
   }
 
-  void on_initialize(const InstructionList& list, const Instruction& i) { add_local(list, i); }
-  void on_load_micro_batch(const InstructionList& list, const Instruction& i) { add_local(list, i); }
-  void on_unit_compute(const InstructionList& list, const Instruction& i) { add_local(list, i); }
-  void on_transfer(const InstructionList& list, const Instruction& i) { add_local(list, i); }
-  void on_release(const InstructionList& list, const Instruction& i) { add_local(list, i); }
-  void on_gradient_norm(const InstructionList& list, const Instruction& i) { add_local(list, i); }
-  void on_optimizer_step(const InstructionList& list, const Instruction& i) { add_local(list, i); }
-  void on_end_step(const InstructionList& list, const Instruction& i) { add_local(list, i); }
+  void on_initialize(const InstructionList&, const Instruction& i) { add_call(i); }
+  void on_load_micro_batch(const InstructionList&, const Instruction& i) { add_call(i); }
+  void on_unit_compute(const InstructionList&, const Instruction& i) { add_call(i); }
+  void on_transfer(const InstructionList&, const Instruction& i) { add_call(i); }
+  void on_release(const InstructionList&, const Instruction& i) { add_call(i); }
+  void on_gradient_norm(const InstructionList&, const Instruction& i) { add_call(i); }
+  void on_optimizer_step(const InstructionList&, const Instruction& i) { add_call(i); }
+  void on_end_step(const InstructionList&, const Instruction& i) { add_call(i); }
   void on_send(const InstructionList& list, const Instruction& i) { add_message(list, i); }
   void on_recv(const InstructionList& list, const Instruction& i) { add_message(list, i); }
-  void on_collective(const InstructionList& list, const Instruction& i) {
-    add_call(list, i);
-    const CommunicationGroup& group = program_.communication_groups[i.group.index()];
+  void on_collective(const InstructionList&, const Instruction& i) {
+    add_call(i);
     Endpoint& e = add_endpoint();
     e.group = i.group;
     e.ordinal = graph_.group_calls[i.group.index()]++;
-    e.bytes = payload_bytes(list, i, member_count(program_, group));
   }
 
  private:
@@ -80,13 +55,17 @@ class GraphBuilder {
     bool only_queue;
   };
 
+  static constexpr std::size_t kHostQueue = 0;
+  static constexpr std::size_t kProgressQueue = 1;
+
   std::size_t queue_of(const Instruction& i) const {
     if (style_ == ExecutionStyle::kAsynchronous) return static_cast<std::size_t>(i.stream);
-    return is_matched(i.kind) ? 1 : 0;
+    const bool communicates =
+        i.stream == Stream::kP2p || i.stream == Stream::kReduce || i.stream == Stream::kGather;
+    return communicates ? kProgressQueue : kHostQueue;
   }
 
-  void add_call(const InstructionList& list, const Instruction& i) {
-    static_cast<void>(list);
+  void add_call(const Instruction& i) {
     const std::int32_t call = static_cast<std::int32_t>(graph_.calls.size());
     graph_.calls.push_back({});
     graph_.calls.back().first = index_;
@@ -95,32 +74,29 @@ class GraphBuilder {
     const std::size_t queue = queue_of(i);
     if (last_in_queue_[queue] >= 0) {
       // A CPU host that is busy has not even issued its next instruction.
-      const bool only_queue = style_ == ExecutionStyle::kAsynchronous || queue == 1;
+      const bool only_queue = style_ == ExecutionStyle::kAsynchronous || queue == kProgressQueue;
       edges_.push_back({last_in_queue_[queue], call, only_queue});
     }
-    if (style_ == ExecutionStyle::kInline && queue == 1 && last_in_queue_[0] >= 0) {
-      edges_.push_back({last_in_queue_[0], call, false});
+    if (style_ == ExecutionStyle::kInline && queue == kProgressQueue && last_in_queue_[kHostQueue] >= 0) {
+      edges_.push_back({last_in_queue_[kHostQueue], call, false});
     }
     last_in_queue_[queue] = call;
   }
 
-  void add_local(const InstructionList& list, const Instruction& i) { add_call(list, i); }
-
-  void add_message(const InstructionList& list, const Instruction& i) {
+    void add_message(const InstructionList& list, const Instruction& i) {
     const bool joins = i.fuse >= 0 && index_ > 0 && last_message_ == index_ - 1 &&
                        list.instructions[static_cast<std::size_t>(index_ - 1)].fuse == i.fuse;
     if (joins) {
       graph_.call_of.push_back(graph_.call_of.back());
       ++graph_.calls.back().count;
     } else {
-      add_call(list, i);
+      add_call(i);
     }
     last_message_ = index_;
     Endpoint& e = add_endpoint();
     e.peer_pp = program_.stage_rank[static_cast<std::size_t>(i.peer_stage)];
     const bool gradient = i.kind == InstructionKind::kSendGradient || i.kind == InstructionKind::kRecvGradient;
     e.ordinal = message_count_[{is_send(i.kind), gradient, e.peer_pp, i.unit.value, i.boundary}]++;
-    e.bytes = payload_bytes(list, i, 1);
   }
 
   std::int32_t endpoint_count() const { return static_cast<std::int32_t>(graph_.endpoints.size()); }

@@ -32,7 +32,6 @@ struct Endpoint {
   CommunicationGroupId group;  // collectives
   std::int32_t peer_pp = -1;   // messages: pipeline coordinate of the peer
   std::int32_t ordinal = 0;    // counts the group's collectives, or equal messages to that peer
-  std::int64_t bytes = 0;
 };
 
 struct ClassGraph {

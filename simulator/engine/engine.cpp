@@ -92,6 +92,7 @@ class Engine {
     match_costs_ = prepared_.match_costs;
     for (CommunicationCost& cost : match_costs_) {
       cost.latency = scaled(cost.latency, options_.communication_scale);
+      cost.busy_latency = scaled(cost.busy_latency, options_.communication_scale);
       cost.work = scaled(cost.work, options_.communication_scale);
     }
   }
@@ -214,8 +215,10 @@ class Engine {
     note_begin(ranks_[static_cast<std::size_t>(member(meeting.members.begin).rank)], start);
     if (options_.record) note_meeting(meeting, start);
     const CommunicationCost& cost = match_costs_[m];
-    const std::int64_t works = start + cost.latency.value;
-    if (!shares_cores(meeting)) {
+    const std::int32_t node = node_of(meeting);
+    const bool busy = node >= 0 && cores_[static_cast<std::size_t>(node)].full();
+    const std::int64_t works = start + (busy ? cost.busy_latency : cost.latency).value;
+    if (node < 0) {
       state.working = 1;
       queue_.push({works + cost.work.value, match_key(meeting, EventKind::kMatchEnds)});
     } else if (works == now) {
@@ -229,8 +232,8 @@ class Engine {
     return prepared_.matching.members[static_cast<std::size_t>(m)];
   }
 
-  bool shares_cores(const Match& meeting) const {
-    return ranks_[static_cast<std::size_t>(member(meeting.members.begin).rank)].node >= 0;
+  std::int32_t node_of(const Match& meeting) const {
+    return ranks_[static_cast<std::size_t>(member(meeting.members.begin).rank)].node;
   }
 
   std::uint64_t match_key(const Match& meeting, EventKind kind) const {

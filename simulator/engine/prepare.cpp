@@ -47,7 +47,10 @@ std::vector<CommunicationCost> cost_matches(const Prepared& prepared, const Cost
     const ClassGraph& graph = prepared.graphs[rank_class];
     const Endpoint& endpoint = graph.endpoints[static_cast<std::size_t>(first.endpoint)];
     const Instruction& i = graph.list->instructions[static_cast<std::size_t>(endpoint.instruction)];
-    out.push_back(costs.communication({i.kind, i.purpose, endpoint.bytes, ranks}));
+    const CollectivePayload payload = collective_payload(program, first.rank, *graph.list, i);
+    const Buffer& buffer = program.classes[rank_class].buffers[payload.buffer.index()];
+    out.push_back(costs.communication(
+        {i.kind, i.purpose, buffer.role, payload.bytes.end - payload.bytes.begin, ranks}));
   }
   return out;
 }

@@ -123,7 +123,8 @@ void adamw(benchmark::State& state, bool bf16_weight) {
   const double elements = static_cast<double>(n);
   const double ours_rate = elements * (bf16_weight ? kBytesBf16 : kBytesF32) / median(times[0]);
   // Torch's copy to bf16 reads the master once more.
-  const double torch_rate = elements * (bf16_weight ? kBytesF32 + 6.0 : kBytesF32) / median(times[1]);
+  const double torch_rate =
+      elements * (bf16_weight ? kBytesF32 + 6.0 : kBytesF32) / median(times[1]);
   const double copy_rate = elements * 16.0 / median(times[2]);
   state.counters["ours_B/s"] = ours_rate;
   state.counters["torch_B/s"] = torch_rate;
@@ -136,9 +137,19 @@ void adamw(benchmark::State& state, bool bf16_weight) {
 void adamw_f32(benchmark::State& state) { adamw(state, false); }
 void adamw_bf16_weight(benchmark::State& state) { adamw(state, true); }
 
-BENCHMARK(adamw_f32)->ArgName("threads")->Arg(1)->Arg(2)->UseManualTime()->Iterations(kRounds)
+BENCHMARK(adamw_f32)
+    ->ArgName("threads")
+    ->Arg(1)
+    ->Arg(2)
+    ->UseManualTime()
+    ->Iterations(kRounds)
     ->Unit(benchmark::kMillisecond);
-BENCHMARK(adamw_bf16_weight)->ArgName("threads")->Arg(1)->Arg(2)->UseManualTime()
-    ->Iterations(kRounds)->Unit(benchmark::kMillisecond);
+BENCHMARK(adamw_bf16_weight)
+    ->ArgName("threads")
+    ->Arg(1)
+    ->Arg(2)
+    ->UseManualTime()
+    ->Iterations(kRounds)
+    ->Unit(benchmark::kMillisecond);
 
 }  // namespace

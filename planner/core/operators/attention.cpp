@@ -1,5 +1,7 @@
 // rope and causal attention on packed rows [q | k | v].
 // Legend: b samples, s sequence, a heads, k key/value heads, d head_dim.
+#include <algorithm>
+
 #include "planner/core/operators/families.h"
 
 namespace bayplan {
@@ -63,18 +65,22 @@ OperatorWork work_attention(const Operator& op, const OperatorShapes& shapes, Ph
                                   : work_of(pairs * (10.0 * d + 5.0), 2 * qkv + 2 * o + lse);
 }
 
+/// Per thread: a block of scores and, backward, of their gradients. bf16 is computed in fp32, on
+/// copies of one head's rows: q, k, v, o forward; q, k, v, do, dq, dk, dv backward.
 Bytes workspace_attention(const Operator& op, const OperatorShapes& shapes, Phase phase,
                           const Precision& p, int threads) {
   if (phase == Phase::kBackwardWeight) return Bytes(0);
   const OperatorAttributes& a = op.attributes;
   const Shape& x = shapes.inputs[0].shape;
-  const std::int64_t b = x[0], s = x[1];
-  const std::int64_t heads = temporary(compute_bytes(p, b * s * a.heads * a.head_dim));
-  const std::int64_t lse = temporary(reduction_bytes(p, b * s * a.heads));
-  // Per thread: a block of scores, the output block, and row maxima and sums.
-  const std::int64_t block =
-      temporary(threads * reduction_bytes(p, 512 * (2 * 512 + 2 * a.head_dim + 8)) + 4096);
-  return Bytes(phase == Phase::kForward ? 3 * heads + lse + block : 6 * heads + lse + 2 * block);
+  const std::int64_t s = x[1];
+  const bool backward = phase == Phase::kBackwardInput;
+  const std::int64_t scores =
+      temporary(reduction_bytes(p, std::min(s, kAttentionRowBlock) * s)) * (backward ? 2 : 1);
+  const std::int64_t row_sums = backward ? temporary(reduction_bytes(p, s)) : 0;
+  const std::int64_t copies =
+      p.compute == p.reduction ? 0
+                               : (backward ? 7 : 4) * temporary(reduction_bytes(p, s * a.head_dim));
+  return Bytes(std::min<std::int64_t>(threads, x[0] * a.kv_heads) * (scores + row_sums + copies));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "planner/core/check.h"
 #include "planner/core/operator.h"
+#include "planner/core/operators/tiling.h"
 
 namespace bayplan {
 
@@ -33,20 +34,10 @@ inline OperatorWork work_of(double flops, std::int64_t bytes) {
   return OperatorWork{FlopCount(flops), Bytes(bytes)};
 }
 
-/// A library temporary takes its size rounded up to this in the workspace region: the alignment
-/// that the allocator hook hands out.
-constexpr std::int64_t kTemporaryAlignment = 64;
-inline std::int64_t temporary(std::int64_t bytes) { return round_up(bytes, kTemporaryAlignment); }
-
 /// For operators that allocate nothing.
 inline Bytes no_workspace(const Operator&, const OperatorShapes&, Phase, const Precision&, int) {
   return Bytes(0);
 }
 inline std::vector<ParameterSpec> no_parameters(const Operator&) { return {}; }
-
-/// Bytes of temporaries of one matrix product [m,k]·[k,n]: what the bf16 product packs; fp32 and
-/// fp64 products go to BLAS, which manages its own buffers.
-std::int64_t product_workspace(const Precision& p, std::int64_t m, std::int64_t n, std::int64_t k,
-                               int threads);
 
 }  // namespace bayplan

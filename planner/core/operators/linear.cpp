@@ -47,14 +47,11 @@ Bytes workspace(const Operator& op, const OperatorShapes& shapes, Phase phase, c
   const std::int64_t n = shapes.inputs[0].shape.rows();
   switch (phase) {
     case Phase::kForward:
-      return Bytes(product_workspace(p, n, o, i, threads));
+      return Bytes(product_workspace(p.compute, n, o, i, threads, false));
     case Phase::kBackwardInput:
-      return Bytes(product_workspace(p, n, i, o, threads));
-    case Phase::kBackwardWeight: {
-      // bf16 rounds the product of a micro-batch, then accumulates it in fp32.
-      const std::int64_t rounded = p.compute == p.gradient ? 0 : temporary(compute_bytes(p, o * i));
-      return Bytes(rounded + product_workspace(p, o, i, n, threads));
-    }
+      return Bytes(product_workspace(p.compute, n, i, o, threads, false));
+    case Phase::kBackwardWeight:
+      return Bytes(product_workspace(p.compute, o, i, n, threads, true));
   }
   return Bytes(0);
 }

@@ -1,5 +1,7 @@
 // lm_head + cross-entropy: logits = x · weightᵀ, loss = sum over tokens of lse - logit of label.
-// The gradient overwrites the logits in backward_input; backward_weight reads it there.
+// A forward that keeps for backward turns each row of logits into its gradient, softmax minus
+// one-hot, while the row is in cache: the loss is a sum, so the gradient needs nothing from later.
+// Both backward phases are then plain products.
 // Legend: n tokens (b·s), h hidden, V vocab.
 #include "planner/core/operators/families.h"
 
@@ -24,7 +26,7 @@ std::vector<ParameterSpec> parameters(const Operator& op) {
       "weight", {a.vocab, a.in_features}, true, ParameterSpec::Init::kNormal, a.init_std}};
 }
 
-/// Beside the products, an exponential (ten operations) and about four more per logit.
+/// Forward takes two exponentials (ten operations each) and about eight more per logit.
 OperatorWork work(const Operator& op, const OperatorShapes& shapes, Phase phase,
                   const Precision& p) {
   const std::int64_t n = shapes.inputs[0].shape.rows();
@@ -32,12 +34,11 @@ OperatorWork work(const Operator& op, const OperatorShapes& shapes, Phase phase,
   const double logits = static_cast<double>(n * v);
   const double product = 2.0 * logits * static_cast<double>(h);
   switch (phase) {
-    case Phase::kForward:  // logits written, then read for the sum
-      return work_of(product + 14.0 * logits,
-                     compute_bytes(p, n * h + v * h + 2 * n * v) + reduction_bytes(p, n) + 4 * n);
-    case Phase::kBackwardInput:  // logits read, overwritten, then read by the product
-      return work_of(product + 14.0 * logits,
+    case Phase::kForward:  // logits written, then read and overwritten by their gradient
+      return work_of(product + 28.0 * logits,
                      compute_bytes(p, n * h + v * h + 3 * n * v) + reduction_bytes(p, n) + 4 * n);
+    case Phase::kBackwardInput:
+      return work_of(product, compute_bytes(p, n * h + v * h + n * v));
     case Phase::kBackwardWeight:
       return work_of(product, compute_bytes(p, n * h + n * v) + 2 * gradient_bytes(p, v * h));
   }
@@ -50,13 +51,12 @@ Bytes workspace(const Operator& op, const OperatorShapes& shapes, Phase phase, c
   const std::int64_t h = op.attributes.in_features, v = op.attributes.vocab;
   switch (phase) {
     case Phase::kForward:  // and one loss per row
-      return Bytes(temporary(reduction_bytes(p, n)) + product_workspace(p, n, v, h, threads));
+      return Bytes(temporary(reduction_bytes(p, n)) +
+                   product_workspace(p.compute, n, v, h, threads, false));
     case Phase::kBackwardInput:
-      return Bytes(product_workspace(p, n, h, v, threads));
-    case Phase::kBackwardWeight: {
-      const std::int64_t rounded = p.compute == p.gradient ? 0 : temporary(compute_bytes(p, v * h));
-      return Bytes(rounded + product_workspace(p, v, h, n, threads));
-    }
+      return Bytes(product_workspace(p.compute, n, h, v, threads, false));
+    case Phase::kBackwardWeight:
+      return Bytes(product_workspace(p.compute, v, h, n, threads, true));
   }
   return Bytes(0);
 }
@@ -67,10 +67,9 @@ OperatorSpec lm_head_loss_spec() {
   OperatorSpec spec;
   spec.kind = OperatorKind::kLmHeadLoss;
   spec.name = "lm_head_loss";
-  spec.backward_input = {.inputs = 0b10, .statistics = 0b11, .parameters = 0b1};
+  spec.backward_input = {.statistics = 0b1, .parameters = 0b1};
   spec.backward_weight = {.inputs = 0b1, .statistics = 0b1};
   spec.differentiable_inputs = 0b1;
-  spec.backward_updates_statistics = true;
   spec.infer = infer;
   spec.parameters = parameters;
   spec.work = work;

@@ -78,7 +78,8 @@ void expect_close(const std::vector<T>& got, const std::vector<double>& want, co
 
 template <class T>
 bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
-  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
+  return a.size() == b.size() &&
+         (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
 }
 
 /// The array with `shift` elements put before it: data() + shift is then misaligned.

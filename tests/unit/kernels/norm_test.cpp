@@ -89,8 +89,8 @@ struct Expected {
                                   kEps);
       reference::rms_norm_backward_input(dx.data(), residual.data(), dy.data(), x.data(),
                                          weight.data(), rstd.data(), c.rows, c.width);
-      reference::rms_norm_backward_weight(dweight.data(), dy.data(), x.data(), rstd.data(),
-                                          c.rows, c.width);
+      reference::rms_norm_backward_weight(dweight.data(), dy.data(), x.data(), rstd.data(), c.rows,
+                                          c.width);
     }
   }
 
@@ -118,9 +118,8 @@ void check_against_reference(const Case<T>& c, const Expected& want, bool layer)
   }
   // rstd = f(variance): relative error half that of the variance, itself at most `units` times
   // (1 + the effect of the mean's error), below 4 here.
-  expect_close(c.rstd, want.rstd, [&](std::size_t r) {
-    return 4 * units * want.rstd[r] * (1 + want.rstd[r]);
-  });
+  expect_close(c.rstd, want.rstd,
+               [&](std::size_t r) { return 4 * units * want.rstd[r] * (1 + want.rstd[r]); });
   expect_close(c.y, want.y, [&](std::size_t i) { return 4 * units * scale(i); });
   expect_close(c.dx, want.dx, [&](std::size_t i) {
     const double rstd = want.rstd[i / static_cast<std::size_t>(c.width)];
@@ -212,8 +211,7 @@ TYPED_TEST(Norm, RowAloneEqualsRowAmongOthers) {
   alone.x = shifted(std::vector<TypeParam>(all.x.begin() + 2 * width, all.x.end()), 1);
   layer_norm_forward(alone.y.data(), alone.mean.data(), alone.rstd.data(), alone.x.data() + 1,
                      alone.weight.data(), alone.bias.data(), width, kEps, Range{0, 1});
-  EXPECT_TRUE(
-      same_bits(alone.y, std::vector<TypeParam>(all.y.begin() + 2 * width, all.y.end())));
+  EXPECT_TRUE(same_bits(alone.y, std::vector<TypeParam>(all.y.begin() + 2 * width, all.y.end())));
 }
 
 TYPED_TEST(Norm, AccumulateAddsTheFreshGradientOnce) {

@@ -1,0 +1,57 @@
+// Order of sums: floating-point addition does not associate, so every parameter's gradient, and
+// the loss, is added over micro-batches in ascending order whatever the schedule. The first
+// addition of a step overwrites what the buffer held before. That each micro-batch contributes
+// once follows from completeness, and that issue order is execution order from the hazards.
+#include "planner/program/verify_internal.h"
+
+namespace bayplan::verification {
+namespace {
+
+/// One sum under way.
+struct Sum {
+  std::int32_t last = -1;         // micro-batch
+  std::int32_t last_by_unit = -1;  // its unit; tied weights receive from several
+  std::int32_t instruction = -1;
+};
+
+}  // namespace
+
+void check_accumulation(const ClassProgram& p, Findings& findings) {
+  std::vector<Sum> gradients(p.program.parameter_groups.size());
+  Sum loss;
+  const auto add = [&](Sum& sum, std::int32_t index, AccessMode mode, const std::string& what) {
+    const Instruction& i = p.at(index);
+    const auto report = [&](const std::string& problem) {
+      findings.add(Violation::kAccumulationOrder, p.kind, p.rank, InstructionId(index),
+                   describe(p.list, index) + " adds to " + what + problem);
+    };
+    const bool first = sum.instruction < 0;
+    if (first != (mode == AccessMode::kWrite)) {
+      report(first ? " first, but does not start the sum" : " but starts the sum over");
+    } else if (i.micro_batch < sum.last ||
+               (i.micro_batch == sum.last && i.unit.value == sum.last_by_unit)) {
+      report(" behind " + describe(p.list, sum.instruction));
+    }
+    sum = {i.micro_batch, i.unit.value, index};
+  };
+  for (std::int32_t index = 0; index < p.size() && !findings.full(); ++index) {
+    const Instruction& i = p.at(index);
+    const bool forward = i.kind == InstructionKind::kForward;
+    const bool backward = i.kind == InstructionKind::kBackward ||
+                          i.kind == InstructionKind::kBackwardWeight;
+    if (!forward && !backward) continue;
+    for (std::int32_t a = i.accesses.begin; a < i.accesses.end; ++a) {
+      const Access& access = p.access(a);
+      const Buffer& buffer = p.buffer(access.buffer);
+      if (access.mode == AccessMode::kRead) continue;
+      if (backward && buffer.role == BufferRole::kGradients) {
+        add(gradients[buffer.parameter_group.index()], index, access.mode,
+            describe(p.rank_class, access.buffer));
+      } else if (forward && buffer.role == BufferRole::kScalars) {
+        add(loss, index, access.mode, "the loss");
+      }
+    }
+  }
+}
+
+}  // namespace bayplan::verification

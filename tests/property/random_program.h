@@ -1,0 +1,33 @@
+// Small programs for tests: the plan is drawn, or given, and lowered. Not for: executing.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "planner/program/program.h"
+
+namespace bayplan::testing {
+
+/// What a tiny program is made of. Every field is within what lower() supports.
+struct TinyPlan {
+  int pp = 1;
+  int dp = 1;
+  int micro_batches = 1;
+  int zero = 0;
+  std::string schedule = "1f1b";
+  bool tied = false;
+  bool llama = false;
+  int layers = 2;
+  bool bf16 = false;
+  bool dropout = false;
+};
+
+std::string to_string(const TinyPlan& plan);
+
+/// pp 1-4, dp 1-3, micro-batches 1-6, ZeRO 0/1, both schedules, tied or not, both families.
+TinyPlan random_plan(std::uint64_t seed);
+
+/// hidden 16, 2 heads, ffn 32, vocabulary 13, 4 tokens. The cluster has as many devices as ranks.
+Program lower_tiny(const TinyPlan& plan);
+
+}  // namespace bayplan::testing

@@ -23,7 +23,7 @@ struct LogitsShape {
 /// lse[r] = log(sum of exp(logits[r])), label_logit[r] = logits[r, labels[r]] (0 if the label is
 /// ignored or belongs to another shard), loss[r] = lse[r] - label_logit[r] (0 if ignored).
 ///   loss, label_logit [rows] out, either may be null · lse [rows] out · labels [rows] in
-/// Sums run in float in 32 lanes over blocks of 2048 columns, blocks and lanes are added in
+/// A row's exponentials are summed in accumulate_t<T> over blocks of 2048 columns, the blocks in
 /// double. A NaN logit gives NaN. Add the losses with sum_ascending() (optim.h).
 template <class T>
 void cross_entropy_forward(accumulate_t<T>* loss, accumulate_t<T>* lse,

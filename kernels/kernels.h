@@ -5,9 +5,9 @@
 //   * a kernel for T exists for T = float, double and (where its family says so) bf16. bf16 is
 //     read exactly, computed in float and rounded to nearest-even once, when stored;
 //   * results do not depend on threads, on how a Range is split, on alignment, nor on where in
-//     the array an element stands. A sum over a row is taken in 32 interleaved lanes (column c
-//     goes to lane c % 32), folded by halves: its order depends on the row width only. A sum
-//     over rows ascends;
+//     the array an element stands. A sum over a row is taken in 32 interleaved lanes (16 in
+//     double; column c goes to lane c % 32), folded by halves: its order depends on the row
+//     width only. A sum over rows ascends;
 //   * multiply-adds are fused where the machine has FMA, so bits are equal between machines that
 //     have it (AVX2, AVX-512) and may differ from one that has not.
 // Naive fp64 versions of the same functions are in kernels/reference/.

@@ -10,7 +10,7 @@
 namespace bayplan::kernels {
 
 /// bfloat16 storage: the upper half of an IEEE binary32. Arithmetic is always done in float.
-struct bf16 {
+struct bf16 {  // NOLINT(readability-identifier-naming): named like float
   std::uint16_t bits;
 };
 

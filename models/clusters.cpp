@@ -2,10 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
-#include "models/embedded.h"
 #include "models/localhost.h"
+#include "models/preset_names.h"
 #include "planner/formats/cluster_grammar.h"
 #include "planner/formats/json_cursor.h"
 #include "planner/formats/nearest.h"
@@ -30,24 +28,13 @@ Result<Cluster> read_cluster_file(const std::string& path) {
 }  // namespace
 
 const std::vector<std::string>& hardware_preset_names() {
-  static const std::vector<std::string> names = [] {
-    std::vector<std::string> out;
-    for (const EmbeddedFile& file : embedded_files()) {
-      if (!file.path.starts_with(kHardwareFolder)) continue;
-      const std::string_view name = file.path.substr(kHardwareFolder.size());
-      out.emplace_back(name.substr(0, name.size() - std::string_view(".json").size()));
-    }
-    std::sort(out.begin(), out.end());
-    return out;
-  }();
+  static const std::vector<std::string> names = preset_names(kHardwareFolder);
   return names;
 }
 
 Result<HardwarePreset> find_hardware_preset(std::string_view name, const std::string& where) {
-  const std::string path = fmt::format("{}{}.json", kHardwareFolder, name);
-  for (const EmbeddedFile& file : embedded_files()) {
-    if (file.path != path) continue;
-    BAYPLAN_TRY(document, parse_json(file.text, path));
+  if (const EmbeddedFile* file = find_preset_file(kHardwareFolder, name)) {
+    BAYPLAN_TRY(document, parse_json(file->text, std::string(file->path)));
     return read_hardware_preset(JsonCursor(document));
   }
   return Error{

@@ -8,7 +8,7 @@
 #include <map>
 
 #include "models/build_model.h"
-#include "models/embedded.h"
+#include "models/preset_names.h"
 #include "planner/formats/json_cursor.h"
 #include "planner/formats/nearest.h"
 
@@ -17,18 +17,6 @@ namespace {
 
 constexpr std::string_view kPresetFolder = "models/presets/";
 constexpr std::int64_t kDefaultSeq = 1024;
-
-std::string preset_path(std::string_view name) {
-  return fmt::format("{}{}.json", kPresetFolder, name);
-}
-
-const EmbeddedFile* find_preset(std::string_view name) {
-  const std::string path = preset_path(name);
-  for (const EmbeddedFile& file : embedded_files()) {
-    if (file.path == path) return &file;
-  }
-  return nullptr;
-}
 
 Result<JsonCursor> preset_field(const EmbeddedFile& file, std::string_view field) {
   BAYPLAN_TRY(document, parse_json(file.text, std::string(file.path)));
@@ -171,7 +159,7 @@ bool names_a_file(std::string_view text) {
 Result<ModelDescription> describe(std::string_view text, std::optional<std::int64_t> seq) {
   if (text.starts_with("gpt:")) return parse_shape(text, false, seq);
   if (text.starts_with("llama:")) return parse_shape(text, true, seq);
-  if (const EmbeddedFile* preset = find_preset(text)) {
+  if (const EmbeddedFile* preset = find_preset_file(kPresetFolder, text)) {
     BAYPLAN_TRY(config, preset_field(*preset, "config"));
     return read_hf_config(config, std::string(text));
   }
@@ -187,16 +175,7 @@ Result<ModelDescription> describe(std::string_view text, std::optional<std::int6
 }  // namespace
 
 const std::vector<std::string>& model_preset_names() {
-  static const std::vector<std::string> names = [] {
-    std::vector<std::string> out;
-    for (const EmbeddedFile& file : embedded_files()) {
-      if (!file.path.starts_with(kPresetFolder)) continue;
-      const std::string_view name = file.path.substr(kPresetFolder.size());
-      out.emplace_back(name.substr(0, name.size() - std::string_view(".json").size()));
-    }
-    std::sort(out.begin(), out.end());
-    return out;
-  }();
+  static const std::vector<std::string> names = preset_names(kPresetFolder);
   return names;
 }
 
@@ -211,7 +190,7 @@ Result<ModelDescription> resolve_model(std::string_view text, std::optional<std:
 }
 
 std::string model_source(std::string_view text) {
-  if (const EmbeddedFile* preset = find_preset(text)) {
+  if (const EmbeddedFile* preset = find_preset_file(kPresetFolder, text)) {
     if (auto source = preset_field(*preset, "source"); source) {
       if (auto words = source->string(); words) return *words;
     }

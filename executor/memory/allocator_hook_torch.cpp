@@ -64,12 +64,11 @@ WorkspaceRegion::WorkspaceRegion(std::byte* begin, std::int64_t bytes, const Reg
 void* WorkspaceRegion::allocate(std::size_t bytes) {
   const std::int64_t wanted = temporary(static_cast<std::int64_t>(bytes));
   if (wanted > end_ - top_) {
-    const std::string text = owner_.describe == nullptr ? "" : owner_.describe(owner_.context);
-    throw ExecutorError(owner_.rank, owner_.step, text,
-                        "temporary of " + std::to_string(bytes) + " bytes, with " +
-                            std::to_string(top_ - begin_) + " of the declared " +
-                            std::to_string(end_ - begin_) + " workspace bytes in use" +
-                            (text.empty() ? "" : ", in instruction: " + text));
+    throw ExecutorError(owner_.rank, owner_.step,
+                        owner_.describe == nullptr ? "" : owner_.describe(owner_.context),
+                        "a temporary of " + std::to_string(bytes) +
+                            " bytes does not fit: " + std::to_string(top_ - begin_) + " of the " +
+                            std::to_string(end_ - begin_) + " declared workspace bytes are in use");
   }
   std::byte* block = top_ + kTemporaryAlignment;
   top_ += wanted;

@@ -71,9 +71,8 @@ void sum_bias(accumulate_t<T>* dbias, const T* dy, std::int64_t rows, std::int64
   const Compute<T> d;
   column_sums<1>(d, rows, columns, accumulate, {dbias}, [&](std::int64_t r) HWY_ATTR {
     const T* dy_row = dy + r * width;
-    return [=](std::int64_t c, auto access, auto* sums) HWY_ATTR {
-      sums[0] = hn::Add(sums[0], access.load(d, dy_row + c));
-    };
+    return [=](std::int64_t c, auto access, auto* sums)
+               HWY_ATTR { sums[0] = hn::Add(sums[0], access.load(d, dy_row + c)); };
   });
 }
 

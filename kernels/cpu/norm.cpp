@@ -135,9 +135,9 @@ void layer_backward_input(T* dx, const T* residual, const T* dy, const T* x, con
 }
 
 template <bool with_bias, class T>
-void weight_gradients(accumulate_t<T>* dweight, accumulate_t<T>* dbias, const T* dy,
-                           const T* x, const accumulate_t<T>* mean, const accumulate_t<T>* rstd,
-                           std::int64_t rows, std::int64_t width, bool accumulate, Range columns) {
+void weight_gradients(accumulate_t<T>* dweight, accumulate_t<T>* dbias, const T* dy, const T* x,
+                      const accumulate_t<T>* mean, const accumulate_t<T>* rstd, std::int64_t rows,
+                      std::int64_t width, bool accumulate, Range columns) {
   const Compute<T> d;
   const auto make = [&](std::int64_t r) HWY_ATTR {
     const auto mean_v = hn::Set(d, mean[r]);

@@ -86,7 +86,7 @@ template <class Body>
 HWY_INLINE void for_philox_chunks(const PhiloxStream& stream, std::uint64_t first, Range elements,
                                   Body body) {
   // The margin lets `body` read a whole vector at the last element.
-  HWY_ALIGN std::uint32_t words[static_cast<std::size_t>(kPhiloxChunk) + kSumLanes] = {};
+  HWY_ALIGN std::uint32_t words[static_cast<std::size_t>(kPhiloxChunk) + kSumLanes<float>] = {};
   std::int64_t i = elements.begin;
   while (i < elements.end) {
     const std::uint64_t global = first + static_cast<std::uint64_t>(i);

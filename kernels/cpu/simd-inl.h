@@ -1,6 +1,6 @@
 // Per-target building blocks: loads and stores that convert storage types, loops whose tail runs
 // through the same vector code as the body (so that an element's result does not depend on its
-// position), and row sums in 32 lanes whatever the width of the machine's vectors.
+// position), and row sums in a fixed number of lanes whatever the width of the machine's vectors.
 #if defined(BAYPLAN_KERNELS_CPU_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef BAYPLAN_KERNELS_CPU_SIMD_INL_H_
 #undef BAYPLAN_KERNELS_CPU_SIMD_INL_H_
@@ -21,13 +21,14 @@ namespace bayplan::kernels::HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// Lanes of a row sum: two AVX-512 or four AVX2 vectors of float, enough to hide the latency of
-/// the addition.
-constexpr std::size_t kSumLanes = 32;
+/// Lanes of a row sum, 32 for float and 16 for double: two AVX-512 or four AVX2 vectors, enough to
+/// hide the latency of the addition.
+template <class A>
+constexpr std::size_t kSumLanes = 128 / sizeof(A);
 
 /// Vectors of what T is computed in.
 template <class T>
-using Compute = hn::CappedTag<accumulate_t<T>, kSumLanes>;
+using Compute = hn::CappedTag<accumulate_t<T>, kSumLanes<accumulate_t<T>>>;
 
 template <class D>
 constexpr std::int64_t lanes(D d) {
@@ -116,10 +117,10 @@ HWY_INLINE void for_vectors(D d, std::int64_t begin, std::int64_t end, Body body
   }
 }
 
-/// Folds the lanes of a row sum by halves: lane i takes lane i + 16, then i + 8, ...
+/// Folds the lanes of a row sum by halves: of 32, lane i takes lane i + 16, then i + 8, ...
 template <class A>
 HWY_INLINE A fold(A* sums) {
-  for (std::size_t half = kSumLanes / 2; half > 0; half /= 2) {
+  for (std::size_t half = kSumLanes<A> / 2; half > 0; half /= 2) {
     for (std::size_t i = 0; i < half; ++i) {
       sums[i] += sums[i + half];
     }
@@ -129,12 +130,12 @@ HWY_INLINE A fold(A* sums) {
 
 /// `count` sums over a row of `width` elements, taken together. body(c, access, sums) adds the
 /// terms of the vector at column c to sums[0 .. count): whatever it adds for an absent element
-/// must be zero. Lane c % 32 of the sum gets the terms of column c, in ascending order.
+/// must be zero. Lane c % kSumLanes of a sum gets the terms of column c, in ascending order.
 template <int count, class D, class Body>
 HWY_INLINE void row_sums(D d, std::int64_t width, hn::TFromD<D>* totals, Body body) {
   using V = hn::Vec<D>;
   using A = hn::TFromD<D>;
-  constexpr std::int64_t kStep = static_cast<std::int64_t>(kSumLanes);
+  constexpr std::int64_t kStep = static_cast<std::int64_t>(kSumLanes<A>);
   constexpr std::int64_t kLanes = lanes(D());
   constexpr int kVectors = static_cast<int>(kStep / kLanes);
 
@@ -150,7 +151,7 @@ HWY_INLINE void row_sums(D d, std::int64_t width, hn::TFromD<D>* totals, Body bo
       body(c + k * kLanes, Whole{}, sums[k]);
     }
   }
-  HWY_ALIGN A memory[count][kSumLanes];
+  HWY_ALIGN A memory[count][kSumLanes<A>];
   for (int k = 0; k < kVectors; ++k) {
     for (int s = 0; s < count; ++s) {
       hn::Store(sums[k][s], d, &memory[s][k * kLanes]);

@@ -45,9 +45,9 @@ template <class T>
 double block_sum(const T* x, std::int64_t n) {
   const Compute<double> d;
   // The tail is padded with zeros, which add nothing to a sum of squares.
-  constexpr std::int64_t kStep = kSumLanes;
+  constexpr std::int64_t kStep = kSumLanes<double>;
   const std::int64_t whole = n - n % kStep;
-  T tail[kSumLanes] = {};
+  T tail[kSumLanes<double>] = {};
   std::copy(x + whole, x + n, tail);
   hn::Vec<decltype(d)> sums[kStep / lanes(d)];
   for (auto& sum : sums) {
@@ -60,7 +60,7 @@ double block_sum(const T* x, std::int64_t n) {
       sums[k] = hn::MulAdd(value, value, sums[k]);
     }
   }
-  HWY_ALIGN double memory[kSumLanes];
+  HWY_ALIGN double memory[kSumLanes<double>];
   for (std::int64_t k = 0; k < kStep / lanes(d); ++k) {
     hn::Store(sums[k], d, memory + k * lanes(d));
   }

@@ -36,6 +36,8 @@ struct ThreadEfficiency {
   int threads = 2;
   double short_call = 1.0;
   double long_call = 1.0;
+  Seconds short_time;  // what the calls take with one thread
+  Seconds long_time;
   friend bool operator==(const ThreadEfficiency&, const ThreadEfficiency&) = default;
 };
 

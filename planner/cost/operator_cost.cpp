@@ -54,10 +54,6 @@ bool counts_flops(OperatorKind kind) {
   return is_matrix_product(kind) || kind == OperatorKind::kAttention;
 }
 
-Contention contention_of(OperatorKind kind) {
-  return counts_flops(kind) ? Contention::kCompute : Contention::kMixed;
-}
-
 double operator_work(const OperatorView& view, Phase phase, const Precision& precision) {
   const OperatorWork work = operator_spec(view.op->kind).work(*view.op, view.shapes(), phase, precision);
   return counts_flops(view.op->kind) ? work.flops.value : static_cast<double>(work.bytes.value);

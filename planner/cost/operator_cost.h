@@ -10,7 +10,6 @@
 #include "planner/core/cluster.h"
 #include "planner/core/operator.h"
 #include "planner/cost/calibration.h"
-#include "planner/cost/cost_model.h"
 #include "planner/cost/operator_shapes.h"
 
 namespace bayplan {
@@ -20,9 +19,6 @@ OperatorSize operator_size(const Operator& op, const OperatorShapes& shapes);
 
 /// Whether rates of the kind count FLOP (else bytes).
 bool counts_flops(OperatorKind kind);
-
-/// How other busy cores slow the kind down.
-Contention contention_of(OperatorKind kind);
 
 /// Work in the unit of the kind's rates.
 double operator_work(const OperatorView& view, Phase phase, const Precision& precision);

@@ -1,11 +1,11 @@
-// The operators of a program's unit class together with the shapes that each sees: the arguments
-// that the operator table's functions take.
+// The operators of a unit class together with the shapes that each sees: the arguments that the
+// operator table's functions take. Not for: where the tensors live (program/unit_layout.h).
 #pragma once
 
 #include <vector>
 
+#include "planner/core/model_graph.h"
 #include "planner/core/operator.h"
-#include "planner/program/program.h"
 
 namespace bayplan {
 
@@ -17,7 +17,7 @@ struct OperatorView {
   OperatorShapes shapes() const { return {inputs, outputs, statistics}; }
 };
 
-/// In topological order; points into `program`.
-std::vector<OperatorView> operators_of(const Program& program, std::size_t unit_class);
+/// In topological order; points into `unit`. shapes: per tensor of the class.
+std::vector<OperatorView> operators_of(const UnitClass& unit, const std::vector<TensorShape>& shapes);
 
 }  // namespace bayplan

@@ -2,8 +2,14 @@
 
 #include <xxhash.h>
 
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <memory>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 namespace bayplan {
 namespace {
@@ -11,25 +17,25 @@ namespace {
 /// Bumped when the serialisation changes, so that old and new fingerprints never agree by chance.
 constexpr std::uint32_t kSerialisation = 1;
 
-/// Canonical bytes: integers little-endian at their declared width, enumerations as one byte,
-/// strings and lists behind a 64-bit count.
-class Bytestream {
- public:
+/// Fields of one record, written to memory that has room for them: integers little-endian at
+/// their declared width, enumerations and booleans as one byte. Kept by value, so that the
+/// position stays in a register.
+struct Record {
+  static constexpr std::size_t kMaxBytes = 256;
+  unsigned char* at;
+
   template <class T>
   void put(T value) {
-    if constexpr (std::is_enum_v<T>) {
+    if constexpr (std::is_enum_v<T> || std::is_same_v<T, bool>) {
       static_assert(sizeof(T) == 1);
-      bytes_.push_back(static_cast<char>(value));
+      *at++ = static_cast<unsigned char>(value);
     } else {
       static_assert(std::is_integral_v<T>);
-      std::make_unsigned_t<T> u{};
-      u = static_cast<std::make_unsigned_t<T>>(value);
-      char little[sizeof(T)];
-      for (std::size_t i = 0; i < sizeof(T); ++i) little[i] = static_cast<char>(u >> (8 * i));
-      bytes_.append(little, sizeof(T));
+      std::memcpy(at, &value, sizeof(T));
+      if constexpr (std::endian::native == std::endian::big) std::reverse(at, at + sizeof(T));
+      at += sizeof(T);
     }
   }
-  void put(bool value) { bytes_.push_back(value ? '\1' : '\0'); }
   template <class Tag>
   void put(Id<Tag> id) {
     put(id.value);
@@ -38,27 +44,63 @@ class Bytestream {
     put(r.begin);
     put(r.end);
   }
+};
+
+/// Canonical bytes of everything, hashed as they come: records, and strings and lists behind a
+/// 64-bit count.
+class Bytestream {
+ public:
+  Bytestream() : state_(XXH3_createState()) { XXH3_64bits_reset(state_.get()); }
+
+  /// fill(record) puts at most Record::kMaxBytes.
+  template <class Fill>
+  void record(Fill fill) {
+    if (size_ + Record::kMaxBytes > bytes_.size()) flush();
+    Record r{bytes_.data() + size_};
+    fill(r);
+    size_ = static_cast<std::size_t>(r.at - bytes_.data());
+  }
+  template <class T>
+  void put(T value) {
+    record([value](Record& r) { r.put(value); });
+  }
   void put(const std::string& s) {
     put(static_cast<std::uint64_t>(s.size()));
-    bytes_ += s;
-  }
-  void put(const std::vector<std::int32_t>& values) {
-    put(static_cast<std::uint64_t>(values.size()));
-    for (std::int32_t v : values) put(v);
+    flush();
+    XXH3_64bits_update(state_.get(), s.data(), s.size());
   }
   template <class T, class Put>
   void put_each(const std::vector<T>& values, Put each) {
     put(static_cast<std::uint64_t>(values.size()));
     for (const T& v : values) each(v);
   }
-  void reserve(std::size_t n) { bytes_.reserve(n); }
-  std::uint64_t hash() const { return XXH3_64bits(bytes_.data(), bytes_.size()); }
+  template <class T, class Fill>
+  void records(const std::vector<T>& values, Fill fill) {
+    put_each(values, [&](const T& v) { record([&](Record& r) { fill(r, v); }); });
+  }
+  void put(const std::vector<std::int32_t>& values) {
+    records(values, [](Record& r, std::int32_t v) { r.put(v); });
+  }
+  std::uint64_t hash() {
+    flush();
+    return XXH3_64bits_digest(state_.get());
+  }
 
  private:
-  std::string bytes_;
+  void flush() {
+    XXH3_64bits_update(state_.get(), bytes_.data(), size_);
+    size_ = 0;
+  }
+
+  struct Free {
+    void operator()(XXH3_state_t* state) const { XXH3_freeState(state); }
+  };
+  std::unique_ptr<XXH3_state_t, Free> state_;
+  std::array<unsigned char, 16384> bytes_;
+  std::size_t size_ = 0;
 };
 
-void put_buffer(Bytestream& out, const Buffer& b) {
+void put_buffer(Record& out, const Buffer& b) {
   out.put(b.tier);
   out.put(b.role);
   out.put(b.region);
@@ -71,7 +113,7 @@ void put_buffer(Bytestream& out, const Buffer& b) {
   out.put(b.offset);
 }
 
-void put_instruction(Bytestream& out, const Instruction& i) {
+void put_instruction(Record& out, const Instruction& i) {
   out.put(i.kind);
   out.put(i.stream);
   out.put(i.purpose);
@@ -91,57 +133,49 @@ void put_instruction(Bytestream& out, const Instruction& i) {
 }
 
 void put_list(Bytestream& out, const InstructionList& list) {
-  out.put_each(list.instructions, [&](const Instruction& i) { put_instruction(out, i); });
-  out.put_each(list.accesses, [&](const Access& a) {
-    out.put(a.buffer);
-    out.put(a.offset);
-    out.put(a.bytes);
-    out.put(a.mode);
-    out.put(a.sharded);
+  out.records(list.instructions, [](Record& r, const Instruction& i) { put_instruction(r, i); });
+  out.records(list.accesses, [](Record& r, const Access& a) {
+    r.put(a.buffer);
+    r.put(a.offset);
+    r.put(a.bytes);
+    r.put(a.mode);
+    r.put(a.sharded);
   });
-  out.put_each(list.waits, [&](InstructionId w) { out.put(w); });
+  out.records(list.waits, [](Record& r, InstructionId w) { r.put(w); });
 }
 
 void put_parameter_group(Bytestream& out, const ParameterGroup& g) {
-  out.put(g.owner);
-  out.put(g.trainable);
-  out.put(g.dtype);
-  out.put(g.weight_decay);
-  out.put(g.tied);
-  out.put(g.zero);
-  out.put(g.optimizer);
-  out.put(g.shard_axes);
-  out.put(g.replicated_axes);
-  out.put_each(g.parameters, [&](const GroupParameter& p) {
-    out.put(p.parameter);
-    out.put(p.name);
-    out.put(p.shape.rank);
-    for (int d = 0; d < p.shape.rank; ++d) out.put(p.shape[d]);
-    out.put(p.offset);
-    out.put(p.random_stream);
+  out.record([&](Record& r) {
+    r.put(g.owner);
+    r.put(g.trainable);
+    r.put(g.dtype);
+    r.put(g.weight_decay);
+    r.put(g.tied);
+    r.put(g.zero);
+    r.put(g.optimizer);
+    r.put(g.shard_axes);
+    r.put(g.replicated_axes);
+    r.put(g.elements);
+    r.put(g.padded_elements);
+    r.put(g.shard_elements);
   });
-  out.put(g.elements);
-  out.put(g.padded_elements);
-  out.put(g.shard_elements);
+  out.put_each(g.parameters, [&](const GroupParameter& p) {
+    out.put(p.name);
+    out.record([&](Record& r) {
+      r.put(p.parameter);
+      r.put(p.shape.rank);
+      for (int d = 0; d < p.shape.rank; ++d) r.put(p.shape[d]);
+      r.put(p.offset);
+      r.put(p.random_stream);
+    });
+  });
   out.put(g.pp_coordinates);
-}
-
-std::size_t size_hint(const Program& program) {
-  std::size_t n = 4096 + 4 * program.rank_class.size();
-  for (const RankClass& c : program.classes) {
-    n += 48 * c.buffers.size() + 256;
-    for (const InstructionList& l : c.programs) {
-      n += 64 * l.instructions.size() + 24 * l.accesses.size() + 4 * l.waits.size();
-    }
-  }
-  return n;
 }
 
 }  // namespace
 
 std::uint64_t fingerprint(const Program& program) {
   Bytestream out;
-  out.reserve(size_hint(program));
   out.put(kSerialisation);
   const Mesh& mesh = program.mesh;
   for (int degree : {mesh.pp, mesh.dp, mesh.cp, mesh.tp, mesh.ep}) out.put(degree);
@@ -157,7 +191,7 @@ std::uint64_t fingerprint(const Program& program) {
     out.put(c.pp);
     out.put(c.stages);
     out.put(c.micro_batches);
-    out.put_each(c.buffers, [&](const Buffer& b) { put_buffer(out, b); });
+    out.records(c.buffers, [](Record& r, const Buffer& b) { put_buffer(r, b); });
     for (const InstructionList& list : c.programs) put_list(out, list);
   });
   out.put(program.rank_class);

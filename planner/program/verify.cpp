@@ -149,7 +149,7 @@ std::vector<VerifyFinding> verify(const Program& program, const VerifyOptions& o
   for (int k = 0; k < kProgramKindCount; ++k) {
     const auto kind = static_cast<ProgramKind>(k);
     const Matching matching = check_matching(program, kind, folding, findings);
-    if (matching.sound) check_progress(program, kind, folding, matching, findings);
+    if (matching.complete) check_progress(program, kind, folding, matching, findings);
   }
   std::vector<bool> seen(program.classes.size(), false);
   for (int rank = 0; rank < program.world_size() && !findings.full(); ++rank) {

@@ -332,22 +332,22 @@ class AccessCheck {
 
   void check_access(std::int32_t index, const Instruction& i, const Access& access) {
     const Buffer& buffer = p_.buffer(access.buffer);
-    const std::string name = describe(p_.rank_class, access.buffer);
+    const auto name = [&] { return describe(p_.rank_class, access.buffer); };
     const auto wanted = std::find_if(wanted_.begin(), wanted_.end(), [&](const Wanted& w) {
       return !w.met && is_for(w, buffer);
     });
     if (wanted == wanted_.end()) {
-      return report(Violation::kMalformed, index, "touches " + name + ", which is not its business");
+      return report(Violation::kMalformed, index, "touches " + name() + ", which is not its business");
     }
     wanted->met = true;
     if ((wanted->modes & (1u << static_cast<unsigned>(access.mode))) == 0) {
-      report(Violation::kMalformed, index, "uses " + name + " in the wrong mode");
+      report(Violation::kMalformed, index, "uses " + name() + " in the wrong mode");
     }
     if (!fits(*wanted, i, access, buffer)) {
       report(Violation::kSizeMismatch, index,
              "touches " + std::to_string(access.bytes) + " bytes from " +
                  std::to_string(access.offset) + (access.sharded ? " in each slice of " : " of ") +
-                 name + ", which has " + std::to_string(buffer.bytes) +
+                 name() + ", which has " + std::to_string(buffer.bytes) +
                  ": not the part that it works on");
     }
   }

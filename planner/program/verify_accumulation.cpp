@@ -19,11 +19,11 @@ struct Sum {
 void check_accumulation(const ClassProgram& p, Findings& findings) {
   std::vector<Sum> gradients(p.program.parameter_groups.size());
   Sum loss;
-  const auto add = [&](Sum& sum, std::int32_t index, AccessMode mode, const std::string& what) {
+  const auto add = [&](Sum& sum, std::int32_t index, AccessMode mode, BufferId buffer) {
     const Instruction& i = p.at(index);
     const auto report = [&](const std::string& problem) {
       findings.add(Violation::kAccumulationOrder, p.kind, p.rank, InstructionId(index),
-                   describe(p.list, index) + " adds to " + what + problem);
+                   describe(p.list, index) + " adds to " + describe(p.rank_class, buffer) + problem);
     };
     const bool first = sum.instruction < 0;
     if (first != (mode == AccessMode::kWrite)) {
@@ -45,10 +45,9 @@ void check_accumulation(const ClassProgram& p, Findings& findings) {
       const Buffer& buffer = p.buffer(access.buffer);
       if (access.mode == AccessMode::kRead) continue;
       if (backward && buffer.role == BufferRole::kGradients) {
-        add(gradients[buffer.parameter_group.index()], index, access.mode,
-            describe(p.rank_class, access.buffer));
+        add(gradients[buffer.parameter_group.index()], index, access.mode, access.buffer);
       } else if (forward && buffer.role == BufferRole::kScalars) {
-        add(loss, index, access.mode, "the loss");
+        add(loss, index, access.mode, access.buffer);
       }
     }
   }

@@ -52,9 +52,8 @@ class ClassForm {
 
   void check_buffer(BufferId id) {
     const Buffer& b = class_.buffers[id.index()];
-    const std::string name = "b" + number(id.value);
     const auto bad = [&](const std::string& what) {
-      report(ProgramKind::kTrainStep, {}, name + " " + what);
+      report(ProgramKind::kTrainStep, {}, "b" + number(id.value) + " " + what);
     };
     if (static_cast<int>(b.tier) >= kTierCount || static_cast<int>(b.role) >= kBufferRoleCount ||
         b.region > Region::kGradientStash) {
@@ -90,11 +89,11 @@ class ClassForm {
     if (!inside(i.accesses, list.accesses.size()) || !inside(i.waits, list.waits.size())) {
       return bad("a range lies outside its side array");
     }
-    const std::string name = describe(list, static_cast<std::int32_t>(index));
+    const auto text = [&] { return describe(list, static_cast<std::int32_t>(index)); };
     for (std::int32_t w = i.waits.begin; w < i.waits.end; ++w) {
       const std::int32_t target = list.waits[static_cast<std::size_t>(w)].value;
       if (!inside(target, index)) {
-        bad(name + " waits for i" + number(target) + ", which is not an earlier instruction");
+        bad(text() + " waits for i" + number(target) + ", which is not an earlier instruction");
       }
     }
     if (!inside_or_none(i.stage, program_.stage_rank.size()) ||
@@ -105,29 +104,29 @@ class ClassForm {
         !inside_or_none(i.predicate.value, class_.buffers.size()) ||
         !inside_or_none(i.run_time_count.value, class_.buffers.size()) || i.micro_batch < -1 ||
         i.micro_batch >= class_.micro_batches || i.boundary < -1 || i.fuse < -1) {
-      return bad(name + " names a stage, unit, group, buffer or micro-batch that does not exist");
+      return bad(text() + " names a stage, unit, group, buffer or micro-batch that does not exist");
     }
     if (i.stage >= 0 && program_.stage_rank[static_cast<std::size_t>(i.stage)] != class_.pp) {
-      return bad(name + " is for stage " + number(i.stage) + ", which another rank holds");
+      return bad(text() + " is for stage " + number(i.stage) + ", which another rank holds");
     }
     if (i.group.valid() && !has_member(program_.communication_groups[i.group.index()])) {
-      return bad(name + " uses group " + program_.communication_groups[i.group.index()].name +
+      return bad(text() + " uses group " + program_.communication_groups[i.group.index()].name +
                  ", which this rank is not in");
     }
     for (std::int32_t a = i.accesses.begin; a < i.accesses.end; ++a) {
-      if (!check_access(kind, list, index, a, name)) return;
+      if (!check_access(kind, list, index, a)) return;
     }
     if (!is_matched(i.kind)) return;
-    if (is_collective(i.kind) && !i.group.valid()) return bad(name + " has no group");
+    if (is_collective(i.kind) && !i.group.valid()) return bad(text() + " has no group");
     if (!is_collective(i.kind) &&
         (i.peer_stage < 0 || i.stage < 0 || !i.unit.valid() || i.boundary < 0)) {
-      return bad(name + " lacks its stage, peer stage, unit or boundary");
+      return bad(text() + " lacks its stage, peer stage, unit or boundary");
     }
-    if (i.accesses.size() == 0) return bad(name + " moves nothing");
+    if (i.accesses.size() == 0) return bad(text() + " moves nothing");
     for (std::int32_t a = i.accesses.begin + 1; a < i.accesses.end; ++a) {
       if (list.accesses[static_cast<std::size_t>(a)].buffer !=
           list.accesses[static_cast<std::size_t>(i.accesses.begin)].buffer) {
-        return bad(name + " moves more than one buffer");
+        return bad(text() + " moves more than one buffer");
       }
     }
   }
@@ -141,10 +140,11 @@ class ClassForm {
   }
 
   bool check_access(ProgramKind kind, const InstructionList& list, std::size_t index,
-                    std::int32_t a, const std::string& name) {
+                    std::int32_t a) {
     const Access& access = list.accesses[static_cast<std::size_t>(a)];
     const auto bad = [&](const std::string& what) {
-      report(kind, InstructionId(index), name + " " + what);
+      report(kind, InstructionId(index),
+             describe(list, static_cast<std::int32_t>(index)) + " " + what);
       return false;
     };
     if (!inside(access.buffer.value, class_.buffers.size())) {

@@ -114,7 +114,7 @@ struct Matching {
   };
   std::vector<std::vector<Side>> matches;
   std::vector<std::vector<std::int32_t>> match_of;  // [player][instruction], -1 = none
-  bool sound = true;                                // nothing was found
+  bool complete = true;                             // every matched instruction has its partners
 };
 
 // The proofs. Each adds what it finds; all but check_form rely on check_form having found nothing.

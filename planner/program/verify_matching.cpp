@@ -59,7 +59,6 @@ class Matcher {
     return program_.class_of(rank(s)).buffers[a.buffer.index()].role;
   }
   void report(Violation v, Side s, std::string message) {
-    result_.sound = false;
     findings_.add(v, kind_, rank(s), InstructionId(s.instruction), std::move(message));
   }
 
@@ -108,23 +107,24 @@ class Matcher {
     const std::size_t pairs = std::min(channel.sends.size(), channel.receives.size());
     const bool lopsided = channel.sends.size() != channel.receives.size();
     if (lopsided) report_unpaired(channel);
+    result_.complete = result_.complete && !lopsided;
     for (std::size_t k = 0; k < pairs; ++k) {
       const Side send = channel.sends[k];
       const Side receive = channel.receives[k];
       record({send, receive});
-      const std::string both = name(receive) + " and " + name(send);
+      const auto both = [&] { return name(receive) + " and " + name(send); };
       if (at(send).micro_batch != at(receive).micro_batch) {
         if (lopsided) continue;  // all later pairs are shifted by the missing one
-        report(Violation::kGroupOrder, receive, both + " meet, but are of different micro-batches");
+        report(Violation::kGroupOrder, receive, both() + " meet, but are of different micro-batches");
       } else if (at(send).peer_stage != at(receive).stage ||
                  at(receive).peer_stage != at(send).stage) {
-        report(Violation::kUnmatched, receive, both + " name different stages as their partner");
+        report(Violation::kUnmatched, receive, both() + " name different stages as their partner");
       } else if (bytes(send) != bytes(receive)) {
         report(Violation::kSizeMismatch, receive,
                name(receive) + " expects " + std::to_string(bytes(receive)) + " bytes, " +
                    name(send) + " sends " + std::to_string(bytes(send)));
       } else if (at(send).purpose != at(receive).purpose) {
-        report(Violation::kSizeMismatch, receive, both + " differ in purpose");
+        report(Violation::kSizeMismatch, receive, both() + " differ in purpose");
       }
     }
   }
@@ -165,16 +165,21 @@ class Matcher {
     }
     if (longest->size() != shortest->size()) {
       std::size_t k = 0;
+      result_.complete = false;
       while (k < shortest->size() && meaning((*shortest)[k]) == meaning((*longest)[k])) ++k;
       const Side lost = (*longest)[k];
       return report(Violation::kUnmatched, lost,
                     name(lost) + " is never joined by rank " +
                         std::to_string(folding_.players[static_cast<std::size_t>(shortest_player)]));
     }
+    const std::size_t first_match = result_.matches.size();
     for (std::size_t k = 0; k < longest->size(); ++k) {
       std::vector<Side> sides;
       for (const auto& [player, list_of_member] : circle.members) sides.push_back(list_of_member[k]);
-      record(sides);
+      record(std::move(sides));
+    }
+    for (std::size_t k = 0; k < longest->size(); ++k) {
+      const std::vector<Side>& sides = result_.matches[first_match + k];
       for (Side s : sides) {
         if (meaning(s) != meaning(sides.front())) {
           return report(Violation::kGroupOrder, s,

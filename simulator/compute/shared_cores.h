@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "planner/cost/cost_model.h"
+#include "simulator/cost/cost_model.h"
 #include "simulator/engine/event_queue.h"
 
 namespace bayplan::sim {

@@ -40,16 +40,14 @@ class Engine {
   }
 
   Result<EngineResult> run() {
-    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
-      begin_step(static_cast<std::int32_t>(rank), 0);
-      settle(0);
-    }
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) begin_step(static_cast<std::int32_t>(rank), 0);
+    settle(0);
     while (!queue_.empty()) {
       const Event event = queue_.pop();
       handle(event);
       settle(event.time);
     }
-    if (finished_ranks_ != ranks_.size()) return deadlock();
+    if (!finished_steps_) return deadlock();
     for (std::size_t s = 0; s < spans_.size(); ++s) {
       result_.step_times[s] = Picoseconds(spans_[s].end - spans_[s].begin);
     }
@@ -156,11 +154,15 @@ class Engine {
     RankState& state = ranks_[static_cast<std::size_t>(rank)];
     Span& span = spans_[static_cast<std::size_t>(state.step)];
     span.end = std::max(span.end, now);
-    if (++state.step < options_.steps) {
-      begin_step(rank, now);
-    } else {
-      ++finished_ranks_;
+    ++state.step;
+    if (++finished_ranks_ < ranks_.size()) return;
+    if (state.step == options_.steps) {
+      finished_steps_ = true;
+      return;
     }
+    // Steps start together, as in a run, so that none hides in another.
+    finished_ranks_ = 0;
+    for (std::size_t r = 0; r < ranks_.size(); ++r) begin_step(static_cast<std::int32_t>(r), now);
   }
 
   /// All that the call waits for is done, its queue included.
@@ -254,11 +256,16 @@ class Engine {
     const auto m = static_cast<std::size_t>(match);
     const Match& meeting = prepared_.matching.matches[m];
     const CommunicationCost& cost = match_costs_[m];
-    const std::int32_t first = cost.receiver_only ? meeting.members.end - 1 : meeting.members.begin;
     if (cost.work.value == 0) {
       end_match(match);
       return;
     }
+    if (!cost.needs_core) {
+      matches_[m].working = 1;
+      queue_.push({now + cost.work.value, match_key(meeting, EventKind::kMatchEnds)});
+      return;
+    }
+    const std::int32_t first = cost.receiver_only ? meeting.members.end - 1 : meeting.members.begin;
     for (std::int32_t i = first; i < meeting.members.end; ++i) {
       ++matches_[m].working;
       const std::int32_t rank = member(i).rank;
@@ -372,14 +379,14 @@ class Engine {
     std::string stopped;
     int named = 0;
     for (std::size_t rank = 0; rank < ranks_.size() && named < 4; ++rank) {
-      if (ranks_[rank].step == options_.steps) continue;
-      stopped += (named++ == 0 ? "" : "; ") + describe(rank);
+      if (ranks_[rank].calls_left == 0) continue;
+      stopped += (named++ == 0 ? "" : "; ") + awaited_by(rank);
     }
     return Error{"deadlock", "the program stops before its end: " + stopped, "program",
                  "run `bayplan verify` on the plan: it says which instruction is at fault"};
   }
 
-  std::string describe(std::size_t rank) const {
+  std::string awaited_by(std::size_t rank) const {
     const RankState& state = ranks_[rank];
     for (std::size_t c = 0; c < state.graph->calls.size(); ++c) {
       const Call& call = state.graph->calls[c];
@@ -418,7 +425,8 @@ class Engine {
   std::vector<Position> done_;           // ended at the present time, not yet worked off
   std::vector<std::int32_t> changed_;    // nodes whose cores changed at the present time
   std::vector<Span> spans_;
-  std::size_t finished_ranks_ = 0;
+  std::size_t finished_ranks_ = 0;  // of the current step
+  bool finished_steps_ = false;
   EngineResult result_;
 };
 

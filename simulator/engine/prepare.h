@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "planner/core/cluster.h"
-#include "planner/cost/cost_model.h"
+#include "simulator/cost/cost_model.h"
 #include "planner/program/program.h"
 #include "simulator/engine/class_graph.h"
 

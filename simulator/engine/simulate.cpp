@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "planner/cost/flops.h"
+#include "simulator/cost/program_flops.h"
 #include "simulator/engine/engine.h"
 #include "simulator/engine/prepare.h"
 

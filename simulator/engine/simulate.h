@@ -15,7 +15,7 @@
 
 #include "planner/core/cluster.h"
 #include "planner/core/result.h"
-#include "planner/cost/cost_model.h"
+#include "simulator/cost/cost_model.h"
 #include "planner/program/program.h"
 #include "planner/program/timeline.h"
 #include "simulator/memory/arena_replay.h"
@@ -25,8 +25,8 @@ namespace bayplan::sim {
 
 struct SimulateOptions {
   ProgramKind program = ProgramKind::kTrainStep;
-  /// Consecutive executions; the last one is reported as the steady step.
-  int steps = 2;
+  /// Consecutive executions, each begun by all ranks together; the last one is reported.
+  int steps = 1;
   /// Fill timeline.events, issued and breakdown; off for search, which only wants the step time.
   bool record = true;
   /// Fill timeline.memory.

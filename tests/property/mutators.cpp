@@ -14,7 +14,8 @@ std::size_t below(std::mt19937_64& random, std::size_t n) {
   return static_cast<std::size_t>(random() % n);
 }
 
-/// One class and sub-program to break; mostly a training step.
+/// One class and sub-program to break; mostly a training step. Sometimes a single rank gets a
+/// class of its own, so that ranks that were alike no longer are.
 struct Target {
   Mutant mutant;
   std::size_t rank_class = 0;
@@ -24,7 +25,13 @@ struct Target {
       : rank_class(below(random, program.classes.size())), list(InstructionList{}) {
     mutant.program = program;
     mutant.kind = below(random, 5) == 0 ? ProgramKind::kEvalStep : ProgramKind::kTrainStep;
-    list = EditableList(program.classes[rank_class].programs[static_cast<std::size_t>(mutant.kind)]);
+    if (below(random, 3) == 0) {
+      const std::size_t rank = below(random, program.rank_class.size());
+      rank_class = program.classes.size();
+      mutant.program.classes.push_back(program.class_of(static_cast<int>(rank)));
+      mutant.program.rank_class[rank] = static_cast<std::int32_t>(rank_class);
+    }
+    list = EditableList(target_class().programs[static_cast<std::size_t>(mutant.kind)]);
   }
   RankClass& target_class() { return mutant.program.classes[rank_class]; }
 
@@ -160,8 +167,8 @@ std::optional<Mutant> lose_peer(const Program& program, std::mt19937_64& random)
   }
 }
 
-/// Circular waits: for a later instruction, between messages that were one group, or between
-/// messages in opposite order.
+/// Circular waits: for a later instruction, between messages that were one group call, or by
+/// receiving a gradient before sending the activation that it follows from.
 std::optional<Mutant> make_cycle(const Program& program, std::mt19937_64& random) {
   Target t(program, random);
   switch (below(random, 3)) {
@@ -173,30 +180,30 @@ std::optional<Mutant> make_cycle(const Program& program, std::mt19937_64& random
       return t.done(at(i) + " waits for " + at(j), true);
     }
     case 1: {
-      const auto i = t.pick(random, [](const Entry& e) { return e.instruction.fuse >= 0; });
-      if (!i) return std::nullopt;
-      const std::int32_t fuse = t.list[*i].instruction.fuse;
-      const bool all = below(random, 2) == 0;
-      for (Entry& e : t.list.entries) {
-        if (e.instruction.fuse == fuse || all) e.instruction.fuse = -1;
+      const auto grouped = [](const Instruction& i) { return i.fuse >= 0; };
+      if (!t.pick(random, [&](const Entry& e) { return grouped(e.instruction); })) return std::nullopt;
+      for (RankClass& c : t.mutant.program.classes) {
+        for (Instruction& i : c.programs[static_cast<std::size_t>(t.mutant.kind)].instructions) i.fuse = -1;
       }
-      return t.done(all ? "no messages are grouped" : "group " + std::to_string(fuse) + " is split");
+      for (Entry& e : t.list.entries) e.instruction.fuse = -1;
+      return t.done("no messages are grouped, on any rank");
     }
     default: {
-      std::vector<std::size_t> messages;
-      for (std::size_t i = 0; i < t.list.size(); ++i) {
-        if (t.list[i].instruction.stream == Stream::kP2p && is_matched(t.list[i].instruction.kind)) {
-          messages.push_back(i);
-        }
-      }
-      if (messages.size() < 2) return std::nullopt;
-      const std::size_t k = below(random, messages.size() - 1);
-      const std::size_t l = k + 1 + below(random, std::min<std::size_t>(3, messages.size() - k - 1));
-      Entry& a = t.list[messages[k]];
-      Entry& b = t.list[messages[l]];
-      std::swap(a.instruction.fuse, b.instruction.fuse);
-      t.list.swap(messages[k], messages[l]);
-      return t.done("messages " + at(messages[k]) + " and " + at(messages[l]) + " change places");
+      // Micro-batch 0: its gradient overtakes no other.
+      const auto send = t.pick(random, [](const Entry& e) {
+        return e.instruction.kind == InstructionKind::kSendActivation &&
+               e.instruction.micro_batch == 0;
+      });
+      if (!send) return std::nullopt;
+      const Instruction& sent = t.list[*send].instruction;
+      const auto receive = t.pick(random, [&](const Entry& e) {
+        return e.instruction.kind == InstructionKind::kRecvGradient &&
+               e.instruction.unit == sent.unit && e.instruction.micro_batch == sent.micro_batch;
+      });
+      if (!receive || *receive < *send) return std::nullopt;
+      t.list[*receive].instruction.fuse = -1;
+      t.list.move(*receive, *send);
+      return t.done(at(*receive) + ", a gradient, is awaited before " + at(*send) + " is sent");
     }
   }
 }
@@ -274,8 +281,10 @@ constexpr std::array kSwappedOrder = {V::kRace,          V::kUseBeforeWrite,    
 constexpr std::array kWrongSize = {V::kSizeMismatch, V::kMalformed, V::kUseBeforeWrite};
 constexpr std::array kEarlyRelease = {V::kUseAfterRelease, V::kOverlap};
 constexpr std::array kOverlappingBytes = {V::kOverlap};
-constexpr std::array kMissingPeer = {V::kUnmatched};
-constexpr std::array kCycle = {V::kMalformed, V::kDeadlock, V::kQueueProgress, V::kGroupOrder};
+// kMissing: what all members of a group have lost has no peer that could miss it.
+constexpr std::array kMissingPeer = {V::kUnmatched, V::kMissing};
+// kMalformed: a wait for a later instruction
+constexpr std::array kCycle = {V::kMalformed, V::kDeadlock, V::kQueueProgress};
 constexpr std::array kSums = {V::kAccumulationOrder};
 
 }  // namespace

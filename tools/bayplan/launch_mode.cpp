@@ -48,10 +48,13 @@ Result<LaunchMode> launch_mode(std::string_view text) {
   if (started_by_mpi()) return LaunchMode::kMpi;
   for (const char* variable : {"RANK", "SLURM_PROCID"}) {
     const bool torchrun = std::string_view(variable) == "RANK";
-    if (std::getenv(variable) == nullptr || (torchrun && std::getenv("WORLD_SIZE") == nullptr)) continue;
+    if (std::getenv(variable) == nullptr || (torchrun && std::getenv("WORLD_SIZE") == nullptr))
+      continue;
     return Error{"no-rendezvous",
-                 fmt::format("the environment has {}, but CPU ranks meet over MPI only", variable), "--launch",
-                 "start it as: mpirun -np N bayplan run …, or write --launch local for threads in one process"};
+                 fmt::format("the environment has {}, but CPU ranks meet over MPI only", variable),
+                 "--launch",
+                 "start it as: mpirun -np N bayplan run …, or write --launch local for threads in "
+                 "one process"};
   }
   return LaunchMode::kLocal;
 }

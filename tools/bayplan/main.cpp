@@ -48,21 +48,25 @@ std::vector<std::string> option_names(const CLI::App& app) {
 Error usage_error(const CLI::App& root, const CLI::ParseError& parse_error, int argc, char** argv) {
   const CLI::App* app = &root;
   for (const CLI::App* sub : root.get_subcommands()) app = sub;
-  const std::string help = fmt::format("see 'bayplan {}--help'", app == &root ? "" : app->get_name() + " ");
+  const std::string help =
+      fmt::format("see 'bayplan {}--help'", app == &root ? "" : app->get_name() + " ");
   if (app == &root && argc > 1) {
     std::vector<std::string> names;
     for (const Command& command : commands()) names.emplace_back(command.name);
-    return Error{"unknown-command", fmt::format("'{}' is no command", argv[1]), argv[1],
-                 fmt::format("nearest: '{}'; 'bayplan --help' lists all", nearest_name(argv[1], names))};
+    return Error{
+        "unknown-command", fmt::format("'{}' is no command", argv[1]), argv[1],
+        fmt::format("nearest: '{}'; 'bayplan --help' lists all", nearest_name(argv[1], names))};
   }
   if (dynamic_cast<const CLI::ExtrasError*>(&parse_error) != nullptr) {
     for (const std::string& extra : app->remaining()) {
       if (extra.size() > 1 && extra[0] == '-') {
         const std::string name = extra.substr(0, extra.find('='));
-        return Error{"unknown-option", fmt::format("'{}' has no option '{}'", app->get_name(), name), name,
-                     fmt::format("nearest: '{}'; {}", nearest_name(name, option_names(*app)), help)};
+        return Error{
+            "unknown-option", fmt::format("'{}' has no option '{}'", app->get_name(), name), name,
+            fmt::format("nearest: '{}'; {}", nearest_name(name, option_names(*app)), help)};
       }
-      return Error{"usage", fmt::format("argument '{}' is one too many", extra), app->get_name(), help};
+      return Error{"usage", fmt::format("argument '{}' is one too many", extra), app->get_name(),
+                   help};
     }
   }
   return Error{"usage", parse_error.what(), app->get_name(), help};
@@ -71,10 +75,13 @@ Error usage_error(const CLI::App& root, const CLI::ParseError& parse_error, int 
 int run(int argc, char** argv) {
   CLI::App root{"Plans, simulates and runs 2D/3D-parallel training of language models.", "bayplan"};
   root.set_help_flag("--help", "Print this help and exit");
-  root.set_version_flag("--version", std::string("bayplan ") + BAYPLAN_VERSION, "Print the version and exit");
+  root.set_version_flag("--version", std::string("bayplan ") + BAYPLAN_VERSION,
+                        "Print the version and exit");
   root.require_subcommand(1);
-  root.footer("'bayplan COMMAND --help' lists every option with its default and unit.\n"
-              "Exit codes: 0 ok, 1 failed while running, 2 usage or bad input, 3 does not fit, 4 not verified.");
+  root.footer(
+      "'bayplan COMMAND --help' lists every option with its default and unit.\n"
+      "Exit codes: 0 ok, 1 failed while running, 2 usage or bad input, 3 does not fit, 4 not "
+      "verified.");
 
   std::vector<Declared> declared(commands().size());
   for (std::size_t i = 0; i < declared.size(); ++i) {

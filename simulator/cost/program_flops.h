@@ -5,15 +5,7 @@
 #include "planner/core/units.h"
 #include "planner/program/program.h"
 
-namespace bayplan {
-
-/// Work of one unit class for one micro-batch, by phase.
-struct UnitFlops {
-  FlopCount forward;
-  FlopCount backward_input;
-  FlopCount backward_weight;
-};
-UnitFlops unit_flops(const Program& program, std::size_t unit_class);
+namespace bayplan::sim {
 
 struct ProgramFlops {
   FlopCount model;     // forward and backward of all ranks
@@ -22,4 +14,4 @@ struct ProgramFlops {
 /// One execution of sub-program `kind` by all ranks.
 ProgramFlops program_flops(const Program& program, ProgramKind kind);
 
-}  // namespace bayplan
+}  // namespace bayplan::sim

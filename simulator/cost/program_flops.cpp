@@ -1,14 +1,22 @@
-#include "planner/cost/flops.h"
+#include "simulator/cost/program_flops.h"
 
 #include <vector>
 
 #include "planner/cost/operator_shapes.h"
 
-namespace bayplan {
+namespace bayplan::sim {
+namespace {
+
+/// Work of one unit class for one micro-batch, by phase.
+struct UnitFlops {
+  FlopCount forward;
+  FlopCount backward_input;
+  FlopCount backward_weight;
+};
 
 UnitFlops unit_flops(const Program& program, std::size_t unit_class) {
   UnitFlops sum;
-  for (const OperatorView& view : operators_of(program, unit_class)) {
+  for (const OperatorView& view : operators_of(program.graph.classes[unit_class], program.layouts[unit_class].shapes)) {
     const OperatorSpec& spec = operator_spec(view.op->kind);
     const auto flops = [&](Phase phase) {
       return spec.work(*view.op, view.shapes(), phase, program.job.precision).flops;
@@ -19,6 +27,8 @@ UnitFlops unit_flops(const Program& program, std::size_t unit_class) {
   }
   return sum;
 }
+
+}  // namespace
 
 ProgramFlops program_flops(const Program& program, ProgramKind kind) {
   std::vector<UnitFlops> units;
@@ -47,4 +57,4 @@ ProgramFlops program_flops(const Program& program, ProgramKind kind) {
   return sum;
 }
 
-}  // namespace bayplan
+}  // namespace bayplan::sim

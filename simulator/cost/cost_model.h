@@ -1,20 +1,22 @@
 // CostModel: what every instruction of a Program costs, before anything waits for anything. The
 // simulator asks it once per rank class and instruction, and once per group call; it never asks
-// while time passes. Not for: contention and waiting (simulator), byte totals (Program).
+// while time passes. Not for: contention and waiting (simulator/engine), byte totals (Program).
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "planner/core/cluster.h"
 #include "planner/core/units.h"
+#include "planner/cost/calibration.h"
 #include "planner/program/program.h"
 
-namespace bayplan {
+namespace bayplan::sim {
 
 /// How sensitive a task's speed is to other busy cores of its node: row of CpuNodeModel::slowdown.
 enum class Contention : std::uint8_t { kNone, kCompute, kMixed, kMemory };
@@ -46,6 +48,7 @@ struct CommunicationCost {
   Picoseconds busy_latency;
   Picoseconds work;            // of every participant, or of the receiver alone
   bool receiver_only = false;  // messages in shared memory: the receiver copies
+  bool needs_core = true;      // CPU only: false where a network card does the work
   Contention contention = Contention::kMemory;
 };
 
@@ -81,8 +84,9 @@ struct CostModel {
 /// contention. For conformance tests and hand-checked schedules.
 CostModel unit_costs();
 
-/// Roofline on the cluster's device rates and α–β on its links; CPU node groups use the cluster's
-/// calibration where there is one. `program` and `cluster` must outlive the model.
-CostModel analytic_costs(const Program& program, const Cluster& cluster);
+/// Roofline on the cluster's device rates and α–β on its links; CPU node groups use `calibration`
+/// where there is one. `program` and `cluster` must outlive the model.
+CostModel analytic_costs(const Program& program, const Cluster& cluster,
+                         std::shared_ptr<const Calibration> calibration = nullptr);
 
-}  // namespace bayplan
+}  // namespace bayplan::sim

@@ -1,6 +1,6 @@
-#include "planner/cost/cost_model.h"
+#include "simulator/cost/cost_model.h"
 
-namespace bayplan {
+namespace bayplan::sim {
 namespace {
 
 bool takes_time(InstructionKind kind) {
@@ -25,4 +25,4 @@ CostModel unit_costs() {
   return model;
 }
 
-}  // namespace bayplan
+}  // namespace bayplan::sim

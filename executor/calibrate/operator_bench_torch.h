@@ -1,0 +1,33 @@
+// Times one operator of the table, all phases, on tensors of its own: the kernels that a run
+// calls, called on shapes that no plan chose. Not for: units, programs, memory planning.
+#pragma once
+
+#include <array>
+#include <optional>
+
+#include "planner/core/operator.h"
+
+namespace bayplan::exec {
+
+struct OperatorPoint {
+  Operator op;  // input, output and parameter indices are ignored
+  std::vector<TensorShape> inputs;
+  BatchShape batch;
+};
+
+struct BenchOptions {
+  int workers = 1;         // threads that do this at once
+  int threads = 1;         // threads of each call
+  double seconds = 0.01;   // per phase
+  double longest_call = 0.1;  // leave out phases that take longer than this
+};
+
+/// Seconds per call of each phase; nullopt: the operator has no such phase, or it takes too long.
+using PhaseSeconds = std::array<std::optional<double>, 3>;
+
+PhaseSeconds time_operator(const OperatorPoint& point, const Precision& precision, const BenchOptions& options);
+
+/// Operators at a size of planner/cost/calibration.h.
+OperatorPoint point_of(OperatorKind kind, const std::array<std::int64_t, 3>& size);
+
+}  // namespace bayplan::exec

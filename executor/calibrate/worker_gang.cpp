@@ -1,0 +1,86 @@
+#include "executor/calibrate/worker_gang.h"
+
+#include <algorithm>
+#include <atomic>
+#include <barrier>
+#include <chrono>
+#include <exception>
+#include <thread>
+#include <vector>
+
+namespace bayplan::exec {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+struct WorkerTime {
+  std::vector<double> calls;
+  double total = 0.0;
+  std::exception_ptr failure;
+};
+
+double median(std::vector<double>& values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+void time_calls(const GangOptions& options, const TimedCall& call, WorkerTime& out) {
+  std::int64_t n = options.warm_calls;
+  const Clock::time_point start = Clock::now();
+  Clock::time_point last = start;
+  do {
+    call(n++);
+    const Clock::time_point now = Clock::now();
+    out.calls.push_back(std::chrono::duration<double>(now - last).count());
+    last = now;
+  } while (static_cast<std::int64_t>(out.calls.size()) < options.least_calls || seconds_since(start) < options.seconds);
+  out.total = std::chrono::duration<double>(last - start).count();
+}
+
+}  // namespace
+
+GangTime time_gang(const GangOptions& options, const std::function<TimedCall(int worker)>& make) {
+  std::vector<WorkerTime> times(static_cast<std::size_t>(options.workers));
+  std::barrier<> ready(options.workers);
+  std::atomic<int> timing{options.workers};
+  const auto work = [&](int worker) {
+    WorkerTime& out = times[static_cast<std::size_t>(worker)];
+    TimedCall call;
+    try {
+      call = make(worker);
+      for (std::int64_t i = 0; i < options.warm_calls; ++i) call(i);
+    } catch (...) {
+      out.failure = std::current_exception();
+    }
+    ready.arrive_and_wait();
+    try {
+      if (!out.failure) time_calls(options, call, out);
+    } catch (...) {
+      out.failure = std::current_exception();
+    }
+    --timing;
+    // Keep the core as busy as it was for those who are not done.
+    for (std::int64_t i = 0; timing > 0 && !out.failure; ++i) call(i);
+  };
+  std::vector<std::thread> threads;
+  for (int w = 1; w < options.workers; ++w) threads.emplace_back(work, w);
+  // The first worker is a thread too: rank threads start as fresh threads, not as main.
+  std::thread first(work, 0);
+  first.join();
+  for (std::thread& t : threads) t.join();
+
+  GangTime result;
+  for (WorkerTime& t : times) {
+    if (t.failure) std::rethrow_exception(t.failure);
+    result.calls_per_second += static_cast<double>(t.calls.size()) / t.total;
+    result.median += median(t.calls) / options.workers;
+  }
+  return result;
+}
+
+}  // namespace bayplan::exec

@@ -1,0 +1,235 @@
+#include "simulator/cost/instruction_cost.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "planner/cost/operator_cost.h"
+#include "planner/program/dispatch.h"
+
+namespace bayplan::sim {
+namespace {
+
+constexpr std::size_t row(Contention c) { return static_cast<std::size_t>(c); }
+
+/// How much of `threads` cores a call of `seconds` (one thread) makes use of.
+double thread_efficiency(const Calibration& calibration, int threads, double seconds) {
+  if (threads <= 1 || calibration.threads.empty()) return 1.0;
+  const ThreadEfficiency* nearest = &calibration.threads.front();
+  for (const ThreadEfficiency& e : calibration.threads) {
+    if (std::abs(e.threads - threads) < std::abs(nearest->threads - threads)) nearest = &e;
+  }
+  const double from = std::log(nearest->short_time.value);
+  const double to = std::log(nearest->long_time.value);
+  if (!(to > from) || seconds <= 0.0) return nearest->short_call;
+  const double share = std::clamp((std::log(seconds) - from) / (to - from), 0.0, 1.0);
+  return nearest->short_call + share * (nearest->long_call - nearest->short_call);
+}
+
+/// How other busy cores slow the kind down.
+Contention contention_of(OperatorKind kind) {
+  return counts_flops(kind) ? Contention::kCompute : Contention::kMixed;
+}
+
+double largest_sensitivity(const std::vector<double>& table) { return table.empty() ? 1.0 : table.back(); }
+
+}  // namespace
+
+StreamRates stream_rates(const Calibration& calibration, DType dtype) {
+  for (const StreamRates& r : calibration.streams) {
+    if (r.dtype == dtype) return r;
+  }
+  return calibration.streams.empty() ? StreamRates{} : calibration.streams.front();
+}
+
+/// ProgramConsumer that picks the formula of each kind.
+struct InstructionCoster {
+  const InstructionCosts& costs;
+  int rank_class;
+  using Time = InstructionCosts::PhaseTime;
+
+  const InstructionCosts::UnitTimes& unit(const Instruction& i) const {
+    const ProgramUnit& u = costs.program_->units[i.unit.index()];
+    return costs.units_[static_cast<std::size_t>(u.unit_class)];
+  }
+
+  ComputeCost on_initialize(const InstructionList& list, const Instruction& i) const {
+    return costs.finish(costs.streamed(costs.touched(list, i)));
+  }
+  ComputeCost on_load_micro_batch(const InstructionList& list, const Instruction& i) const {
+    return costs.finish(costs.streamed(costs.touched(list, i)));
+  }
+  ComputeCost on_unit_compute(const InstructionList& list, const Instruction& i) const {
+    const auto& times = unit(i);
+    Time time;
+    if (i.kind == InstructionKind::kForward || i.kind == InstructionKind::kRecompute) time = times.forward;
+    if (i.kind != InstructionKind::kBackwardWeight && i.kind != InstructionKind::kForward &&
+        i.kind != InstructionKind::kRecompute) {
+      time = times.backward_input;
+    }
+    if (i.kind == InstructionKind::kBackward || i.kind == InstructionKind::kBackwardWeight) {
+      costs.add(time, times.backward_weight);
+      time.seconds[row(Contention::kMemory)] += costs.zeroed_seconds(rank_class, list, i);
+    }
+    return costs.finish(time);
+  }
+  ComputeCost on_send(const InstructionList&, const Instruction&) const { return {}; }
+  ComputeCost on_recv(const InstructionList&, const Instruction&) const { return {}; }
+  ComputeCost on_collective(const InstructionList&, const Instruction&) const { return {}; }
+  ComputeCost on_transfer(const InstructionList& list, const Instruction& i) const {
+    if (costs.device_.device->device_class == DeviceClass::kCpu) return costs.finish(Time{});
+    double bytes = 0.0;
+    for (std::int32_t a = i.accesses.begin; a < i.accesses.end; ++a) {
+      bytes += static_cast<double>(list.accesses[static_cast<std::size_t>(a)].bytes);
+    }
+    ComputeCost cost;
+    cost.time = to_picoseconds(Seconds(costs.device_.host_link.latency.value +
+                                       bytes / costs.device_.host_link.bandwidth.value));
+    return cost;
+  }
+  ComputeCost on_release(const InstructionList&, const Instruction&) const { return {}; }
+  ComputeCost on_gradient_norm(const InstructionList& list, const Instruction& i) const {
+    return costs.finish(costs.streamed(costs.norm_seconds(rank_class, list, i)));
+  }
+  ComputeCost on_optimizer_step(const InstructionList& list, const Instruction& i) const {
+    return costs.finish(costs.streamed(costs.update_seconds(rank_class, list, i)));
+  }
+  ComputeCost on_end_step(const InstructionList&, const Instruction&) const { return {}; }
+};
+
+InstructionCosts::InstructionCosts(const Program& program, const DeviceCosts& device)
+    : program_(&program), device_(device) {
+  if (device.calibration != nullptr) {
+    rates_ = stream_rates(*device.calibration, program.job.precision.compute);
+  }
+  for (std::size_t c = 0; c < program.graph.classes.size(); ++c) {
+    UnitTimes times;
+    for (const OperatorView& view : operators_of(program.graph.classes[c], program.layouts[c].shapes)) {
+      const OperatorSpec& spec = operator_spec(view.op->kind);
+      add(times.forward, time_phase(view, Phase::kForward));
+      if (spec.differentiable_inputs != 0 && !spec.gradient_is_identity) {
+        add(times.backward_input, time_phase(view, Phase::kBackwardInput));
+      }
+      if (!view.op->parameters.empty()) {
+        add(times.backward_weight, time_phase(view, Phase::kBackwardWeight));
+      }
+    }
+    units_.push_back(times);
+  }
+}
+
+InstructionCosts::PhaseTime InstructionCosts::time_phase(const OperatorView& view, Phase phase) const {
+  const Precision& precision = program_->job.precision;
+  PhaseTime time;
+  const Contention contention = contention_of(view.op->kind);
+  if (device_.calibration != nullptr) {
+    if (const auto seconds = calibrated_time(*device_.calibration, view, phase, precision)) {
+      const double threads = std::max(program_->threads_per_rank, 1);
+      const double used = threads * thread_efficiency(*device_.calibration, program_->threads_per_rank, seconds->value);
+      time.seconds[row(contention)] = seconds->value / used;
+      time.calls = 1;
+      return time;
+    }
+  }
+  time.seconds[row(contention)] = roofline_time(*device_.device, view, phase, precision).value;
+  time.calls = 1;
+  return time;
+}
+
+void InstructionCosts::add(PhaseTime& to, const PhaseTime& more) const {
+  for (std::size_t c = 0; c < to.seconds.size(); ++c) to.seconds[c] += more.seconds[c];
+  to.calls += more.calls;
+}
+
+InstructionCosts::PhaseTime InstructionCosts::streamed(double seconds) const {
+  PhaseTime time;
+  time.seconds[row(Contention::kMemory)] = seconds;
+  time.calls = 1;
+  return time;
+}
+
+double InstructionCosts::slowdown(Contention contention) const {
+  if (device_.calibration == nullptr) return 1.0;
+  if (contention == Contention::kCompute) return largest_sensitivity(device_.calibration->slowdown_compute);
+  if (contention == Contention::kMixed) return largest_sensitivity(device_.calibration->slowdown_mixed);
+  if (contention == Contention::kMemory) return largest_sensitivity(device_.calibration->slowdown_memory);
+  return 1.0;
+}
+
+/// The engine knows one contention row per task: the one that most of its time falls in. The time
+/// is set so that it comes out right while every core is busy, where rates were measured.
+ComputeCost InstructionCosts::finish(const PhaseTime& time) const {
+  double total = 0.0;
+  std::size_t most = row(Contention::kMixed);
+  for (std::size_t c = 0; c < time.seconds.size(); ++c) {
+    total += time.seconds[c];
+    if (time.seconds[c] > time.seconds[most]) most = c;
+  }
+  ComputeCost cost;
+  const bool cpu = device_.device->device_class == DeviceClass::kCpu;
+  if (cpu && device_.calibration != nullptr) total += device_.calibration->instruction.value;
+  cost.contention = static_cast<Contention>(most);
+  cost.time = to_picoseconds(Seconds(total / slowdown(cost.contention)));
+  cost.threads = cpu ? std::max(program_->threads_per_rank, 1) : 1;
+  if (!cpu) cost.issue = to_picoseconds(device_.device->launch * static_cast<double>(time.calls));
+  return cost;
+}
+
+/// Bytes that the instruction reads and writes over the memory's rate.
+double InstructionCosts::touched(const InstructionList& list, const Instruction& instruction) const {
+  double bytes = 0.0;
+  for (std::int32_t a = instruction.accesses.begin; a < instruction.accesses.end; ++a) {
+    const Access& access = list.accesses[static_cast<std::size_t>(a)];
+    bytes += static_cast<double>(access.bytes) * (access.mode == AccessMode::kUpdate ? 2.0 : 1.0);
+  }
+  const DeviceSpec& device = *device_.device;
+  if (device_.calibration != nullptr) return bytes / device_.calibration->fill_bytes;
+  return std::max(bytes / (device.memory_bandwidth.value * device.memory_efficiency), device.launch.value);
+}
+
+/// The first backward of a step clears the gradients that it accumulates into.
+double InstructionCosts::zeroed_seconds(int rank_class, const InstructionList& list,
+                                        const Instruction& instruction) const {
+  const RankClass& c = program_->classes[static_cast<std::size_t>(rank_class)];
+  double bytes = 0.0;
+  for (std::int32_t a = instruction.accesses.begin; a < instruction.accesses.end; ++a) {
+    const Access& access = list.accesses[static_cast<std::size_t>(a)];
+    const bool gradients = c.buffers[access.buffer.index()].role == BufferRole::kGradients;
+    if (gradients && access.mode == AccessMode::kWrite) bytes += static_cast<double>(access.bytes);
+  }
+  const DeviceSpec& device = *device_.device;
+  const double rate = device_.calibration != nullptr
+                          ? device_.calibration->fill_bytes
+                          : device.memory_bandwidth.value * device.memory_efficiency;
+  return bytes / rate;
+}
+
+double InstructionCosts::gradient_elements(int rank_class, const InstructionList& list,
+                                           const Instruction& instruction) const {
+  const RankClass& c = program_->classes[static_cast<std::size_t>(rank_class)];
+  double bytes = 0.0;
+  for (std::int32_t a = instruction.accesses.begin; a < instruction.accesses.end; ++a) {
+    const Access& access = list.accesses[static_cast<std::size_t>(a)];
+    if (c.buffers[access.buffer.index()].role == BufferRole::kGradients) bytes += static_cast<double>(access.bytes);
+  }
+  return bytes / static_cast<double>(dtype_size(program_->job.precision.gradient));
+}
+
+double InstructionCosts::update_seconds(int rank_class, const InstructionList& list,
+                                        const Instruction& instruction) const {
+  if (device_.calibration == nullptr || rates_.update_elements <= 0.0) return touched(list, instruction);
+  return gradient_elements(rank_class, list, instruction) / rates_.update_elements;
+}
+
+double InstructionCosts::norm_seconds(int rank_class, const InstructionList& list,
+                                      const Instruction& instruction) const {
+  if (device_.calibration == nullptr || rates_.norm_elements <= 0.0) return touched(list, instruction);
+  return gradient_elements(rank_class, list, instruction) / rates_.norm_elements;
+}
+
+ComputeCost InstructionCosts::operator()(int rank_class, const InstructionList& list,
+                                         const Instruction& instruction) const {
+  const InstructionCoster coster{*this, rank_class};
+  return dispatch(coster, list, instruction);
+}
+
+}  // namespace bayplan::sim

@@ -1,0 +1,61 @@
+// Time of one instruction that needs no partner: its operators, or the bytes it streams.
+// Not for: calls between ranks (communication_cost).
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "planner/core/cluster.h"
+#include "planner/cost/calibration.h"
+#include "simulator/cost/cost_model.h"
+#include "planner/cost/operator_shapes.h"
+#include "planner/program/program.h"
+
+namespace bayplan::sim {
+
+/// What a rank's device is known by: a specification, or a calibration of the machine.
+struct DeviceCosts {
+  const DeviceSpec* device = nullptr;
+  Link host_link;
+  const Calibration* calibration = nullptr;  // nullptr: roofline
+};
+
+/// Costs the instructions of one program on one kind of device; keeps what it computed per unit
+/// class and phase.
+class InstructionCosts {
+ public:
+  InstructionCosts(const Program& program, const DeviceCosts& device);
+  ComputeCost operator()(int rank_class, const InstructionList& list, const Instruction& instruction) const;
+
+ private:
+  /// Seconds by contention row, every core busy, and the calls that they consist of.
+  struct PhaseTime {
+    std::array<double, kContentionCount> seconds{};
+    int calls = 0;
+  };
+  struct UnitTimes {
+    PhaseTime forward, backward_input, backward_weight;
+  };
+
+  friend struct InstructionCoster;
+  PhaseTime time_phase(const OperatorView& view, Phase phase) const;
+  void add(PhaseTime& to, const PhaseTime& more) const;
+  ComputeCost finish(const PhaseTime& time) const;
+  PhaseTime streamed(double seconds) const;
+  double zeroed_seconds(int rank_class, const InstructionList& list, const Instruction& instruction) const;
+  double gradient_elements(int rank_class, const InstructionList& list, const Instruction& instruction) const;
+  double norm_seconds(int rank_class, const InstructionList& list, const Instruction& instruction) const;
+  double update_seconds(int rank_class, const InstructionList& list, const Instruction& instruction) const;
+  double touched(const InstructionList& list, const Instruction& instruction) const;
+  double slowdown(Contention contention) const;
+
+  const Program* program_;
+  DeviceCosts device_;
+  StreamRates rates_;
+  std::vector<UnitTimes> units_;
+};
+
+/// Rates of `dtype`, or of the nearest dtype measured; zero rates when nothing was.
+StreamRates stream_rates(const Calibration& calibration, DType dtype);
+
+}  // namespace bayplan::sim

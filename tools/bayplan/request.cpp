@@ -1,0 +1,263 @@
+#include "tools/bayplan/request.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "models/build_model.h"
+#include "models/clusters.h"
+#include "models/registry.h"
+#include "planner/formats/cluster_settings.h"
+#include "planner/program/lower.h"
+#include "tools/bayplan/calibration_option.h"
+
+namespace bayplan::cli {
+namespace {
+
+constexpr std::int64_t kMostSamples = std::int64_t{1} << 31;
+constexpr std::int64_t kMostTokens = std::int64_t{1} << 24;
+constexpr std::int64_t kMostSteps = std::int64_t{1} << 40;
+constexpr std::int64_t kMostThreads = 1024;
+
+template <class T, class From>
+void set_if(const std::optional<From>& given, T& out) {
+  if (given) out = static_cast<T>(*given);
+}
+
+/// --seq, the model's longest without it; refuses what the model's attention would make wrong.
+Status set_seq(const GivenOptions& given, Subject& subject, TrainingJob& job) {
+  BAYPLAN_TRY(seq, given.count("--seq", 1, kMostTokens));
+  const std::int64_t longest = longest_seq(subject.model);
+  job.seq = seq.value_or(longest);
+  const std::int64_t window = subject.model.attention_window;
+  if (window > 0 && job.seq > window) {
+    return Error{"unsupported",
+                 fmt::format("sliding-window attention over {} tokens is not modelled at {} tokens",
+                             window, job.seq),
+                 "--seq", fmt::format("up to --seq {} the window covers everything", window)};
+  }
+  const Architecture& a = subject.model.architecture;
+  if (a.position == Architecture::Position::kRope && job.seq > a.max_seq) {
+    subject.warnings.push_back(fmt::format(
+        "{} tokens are more than the {} that the model was made for", job.seq, a.max_seq));
+  }
+  if (!seq) subject.assumptions.push_back({"seq", std::to_string(job.seq), "default"});
+  return {};
+}
+
+Status set_precision(const GivenOptions& given, const Cluster& cluster, TrainingJob& job) {
+  BAYPLAN_TRY(precision, given.word("--precision", {"fp64", "fp32", "bf16"}));
+  job.precision = precision_of(*parse_dtype(precision.value_or("fp32")));
+  BAYPLAN_TRY(grad_dtype, given.word("--grad-dtype", {"fp32", "fp64"}));
+  if (grad_dtype && parse_dtype(*grad_dtype) != job.precision.gradient) {
+    return Error{"unsupported",
+                 fmt::format("gradients in {} with --precision {} are not modelled", *grad_dtype,
+                             dtype_name(job.precision.compute)),
+                 "--grad-dtype", fmt::format("write {}", dtype_name(job.precision.gradient))};
+  }
+  for (const NodeGroup& group : cluster.groups) {
+    if (group.device.peak.contains(job.precision.compute)) continue;
+    std::vector<std::string> known;
+    for (const auto& [dtype, rate] : group.device.peak) known.emplace_back(dtype_name(dtype));
+    return Error{"unsupported-precision",
+                 fmt::format("{} has no {} arithmetic", group.device.name,
+                             dtype_name(job.precision.compute)),
+                 "--precision", fmt::format("it has: {}", fmt::join(known, ", "))};
+  }
+  return {};
+}
+
+Status set_job(const GivenOptions& given, Subject& subject, TrainingJob& job) {
+  BAYPLAN_RETURN_IF_ERROR(set_seq(given, subject, job));
+  BAYPLAN_RETURN_IF_ERROR(set_precision(given, subject.cluster, job));
+  BAYPLAN_RETURN_IF_ERROR(given.word("--optimizer", {"adamw"}));
+  BAYPLAN_TRY(attention, given.word("--attention", {"auto", "flash"}));
+  if (attention == "flash") job.attention = AttentionKind::kFlash;
+  BAYPLAN_TRY(steps, given.count("--steps", 1, kMostSteps));
+  set_if(steps, job.steps);
+  BAYPLAN_TRY(seed, given.count("--seed", 0, std::numeric_limits<std::int64_t>::max()));
+  set_if(seed, job.seed);
+  BAYPLAN_TRY(dropout, given.real("--dropout", 0.0, 0.999));
+  set_if(dropout, job.dropout);
+  BAYPLAN_TRY(rate, given.real("--lr", 0.0, 1e6));
+  set_if(rate, job.learning_rate);
+  BAYPLAN_TRY(decay, given.real("--weight-decay", 0.0, 1e6));
+  set_if(decay, job.weight_decay);
+  if (given.get("--clip") == "off") {
+    job.clip_norm = 0.0;
+  } else {
+    BAYPLAN_TRY(clip, given.real("--clip", std::numeric_limits<double>::min(), 1e12));
+    set_if(clip, job.clip_norm);
+  }
+  return {};
+}
+
+/// nullopt: open. `fixed` is the value without the option, nullopt = open.
+Result<std::optional<std::int64_t>> decision(const GivenOptions& given, std::string_view name,
+                                             std::int64_t least, std::int64_t most,
+                                             std::optional<std::int64_t> fixed) {
+  if (given.get(name) == "auto") return std::optional<std::int64_t>();
+  BAYPLAN_TRY(value, given.count(name, least, most));
+  return value ? value : fixed;
+}
+
+Status refuse_axes(const GivenOptions& given) {
+  const std::pair<const char*, const char*> axes[] = {{"--tp", "tensor parallelism"},
+                                                      {"--cp", "context parallelism"},
+                                                      {"--ep", "expert parallelism"},
+                                                      {"--vp", "several chunks per pipeline rank"}};
+  for (const auto& [name, what] : axes) {
+    if (given.get(name) == "auto") continue;
+    BAYPLAN_TRY(degree, given.count(name, 1, kMostDevices));
+    if (degree.value_or(1) == 1) continue;
+    return Error{"unsupported",
+                 fmt::format("degree {}: {} is neither modelled nor executed yet", *degree, what),
+                 name, fmt::format("write {} 1, or leave it out", name)};
+  }
+  BAYPLAN_RETURN_IF_ERROR(given.word("--grad-reduce", {"step"}));
+  return {};
+}
+
+Status set_layout(const GivenOptions& given, Defaults defaults, Request& request) {
+  const bool fixed = defaults == Defaults::kFixed;
+  const auto unless_searched = [&](std::int64_t value) {
+    return fixed ? std::optional<std::int64_t>(value) : std::nullopt;
+  };
+  BAYPLAN_RETURN_IF_ERROR(refuse_axes(given));
+  const int devices = request.subject.cluster.device_count();
+  SearchSpace& space = request.space;
+
+  BAYPLAN_TRY(pp, decision(given, "--pp", 1, kMostDevices, unless_searched(1)));
+  if (pp) space.pp = static_cast<int>(*pp);
+  // Data parallelism takes the devices that the pipeline leaves.
+  const bool divides = space.pp && devices % *space.pp == 0;
+  BAYPLAN_TRY(dp, decision(given, "--dp", 1, kMostDevices,
+                           divides && fixed ? std::optional<std::int64_t>(devices / *space.pp)
+                                            : std::nullopt));
+  if (dp) space.dp = static_cast<int>(*dp);
+  if (space.pp &&
+      (space.dp ? std::int64_t{*space.pp} * *space.dp != devices : devices % *space.pp != 0)) {
+    return Error{"world-size",
+                 fmt::format("pp {}{} does not give the cluster's {} devices", *space.pp,
+                             space.dp ? fmt::format(" x dp {}", *space.dp) : "", devices),
+                 "--pp, --dp", "pp x dp must equal the device count"};
+  }
+  BAYPLAN_TRY(micro_batch, decision(given, "--micro-batch", 1, kMostSamples, unless_searched(1)));
+  space.micro_batch = micro_batch;
+  BAYPLAN_TRY(zero, decision(given, "--zero", 0, 3, unless_searched(0)));
+  if (zero) {
+    if (*zero > 1) {
+      return Error{"unsupported",
+                   fmt::format("ZeRO stage {} is neither modelled nor executed yet", *zero),
+                   "--zero", "write --zero 0 or --zero 1"};
+    }
+    space.zero = static_cast<int>(*zero);
+  }
+  if (const auto schedule = given.get("--schedule"); schedule != "auto") {
+    BAYPLAN_TRY(name, given.word("--schedule", {"gpipe", "1f1b"}));
+    space.schedule = name;
+    if (!name && fixed) space.schedule = "1f1b";
+  }
+
+  Plan& plan = request.base;
+  BAYPLAN_TRY(batch, given.count("--global-batch", 1, kMostSamples));
+  // One sample per replica; with dp open, per replica of the layout that has the most.
+  const std::int64_t most_replicas = space.dp   ? *space.dp
+                                     : space.pp ? devices / *space.pp
+                                                : devices;
+  plan.job.global_batch = batch.value_or(most_replicas);
+  if (!batch) {
+    request.subject.assumptions.push_back(
+        {"global_batch", std::to_string(plan.job.global_batch), "default"});
+  }
+  const NodeGroup& node = request.subject.cluster.groups.front();
+  BAYPLAN_TRY(threads, given.count("--threads-per-rank", 1, kMostThreads));
+  plan.threads_per_rank = static_cast<int>(
+      threads.value_or(std::max(1, node.cores / std::max(1, node.devices_per_node))));
+  return {};
+}
+
+Result<Cluster> cluster_from(const GivenOptions& given, const std::string& text) {
+  BAYPLAN_TRY(cluster, resolve_cluster(text));
+  return apply_settings(cluster, given.settings);
+}
+
+/// The calibration that applies, and what the hardware's numbers rest on.
+Status describe_rates(const GivenOptions& given, Subject& subject) {
+  BAYPLAN_RETURN_IF_ERROR(apply_calibration_option(given.get("--calibration"), subject));
+  const DeviceSpec& device = subject.cluster.groups.front().device;
+  if (device.device_class == DeviceClass::kGpu) {
+    subject.assumptions.push_back(
+        {"gemm_efficiency", fmt::format("{}", device.gemm_efficiency), "specification"});
+    subject.assumptions.push_back(
+        {"attention_efficiency", fmt::format("{}", device.attention_efficiency), "specification"});
+    subject.assumptions.push_back(
+        {"memory_efficiency", fmt::format("{}", device.memory_efficiency), "default"});
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Request> make_request(const GivenOptions& given, Defaults defaults) {
+  BAYPLAN_RETURN_IF_ERROR(check_restricted(given));
+  Request request;
+  Subject& subject = request.subject;
+  BAYPLAN_TRY(seq, given.count("--seq", 1, kMostTokens));
+  BAYPLAN_TRY(model, resolve_model(given.model, seq));
+  subject.model = model;
+  BAYPLAN_TRY(cluster, cluster_from(given, given.cluster));
+  subject.cluster = cluster;
+  BAYPLAN_RETURN_IF_ERROR(describe_rates(given, subject));
+  request.base.model = given.model;
+  request.base.cluster = given.cluster;
+  BAYPLAN_RETURN_IF_ERROR(set_job(given, subject, request.base.job));
+  subject.graph = build_model(model.architecture, request.base.job.dropout > 0.0);
+  BAYPLAN_RETURN_IF_ERROR(set_layout(given, defaults, request));
+  return request;
+}
+
+Result<LoadedPlan> load_plan(const std::string& path, const std::string& cluster_text,
+                             const GivenOptions& given) {
+  BAYPLAN_TRY(file, read_plan_file(path, find_hardware_preset));
+  LoadedPlan loaded;
+  loaded.plan = file.plan;
+  Subject& subject = loaded.subject;
+
+  // A plain shape takes its longest sequence from --seq, which the file wrote down as max_seq.
+  auto named = resolve_model(file.plan.model,
+                             file.model ? file.model->architecture.max_seq : file.plan.job.seq);
+  if (!named && !file.model) return named.error();
+  subject.model = file.model ? *file.model : *named;
+  if (named && file.model && !(*named == *file.model)) {
+    return Error{"plan-for-another-model",
+                 fmt::format("the plan was made for a '{}' of another shape", file.plan.model),
+                 path + ":/architecture",
+                 "plan again, or remove 'architecture' to use the model as it is now"};
+  }
+  if (!cluster_text.empty()) {
+    BAYPLAN_TRY(cluster, cluster_from(given, cluster_text));
+    subject.cluster = cluster;
+    loaded.plan.cluster = cluster_text;
+  } else if (file.hardware) {
+    BAYPLAN_TRY(cluster, apply_settings(*file.hardware, given.settings));
+    subject.cluster = cluster;
+  } else {
+    BAYPLAN_TRY(cluster, cluster_from(given, file.plan.cluster));
+    subject.cluster = cluster;
+  }
+  BAYPLAN_RETURN_IF_ERROR(describe_rates(given, subject));
+  subject.graph = build_model(subject.model.architecture, loaded.plan.job.dropout > 0.0);
+  auto program = lower(loaded.plan, subject.graph, subject.cluster);
+  if (!program) {
+    Error error = program.error();
+    // lower() names fields of "plan"; here that is a file.
+    if (error.where.starts_with("plan/")) error.where = path + ":" + error.where.substr(4);
+    return error;
+  }
+  loaded.program = std::move(*program);
+  return loaded;
+}
+
+}  // namespace bayplan::cli

@@ -42,7 +42,7 @@ struct ExecutorError : std::runtime_error {
         awaited(awaited_rank) {}
   int rank;
   std::int64_t step;
-  std::string instruction;  // text form, "" when outside the program
+  std::string instruction;  // text form, or what else the rank did; "" = nothing
   FailureKind kind;
   int awaited;  // rank that this one waited for, -1 = none
 };
@@ -52,7 +52,10 @@ inline std::string describe(const ExecutorError& e) {
   std::string text = "rank " + std::to_string(e.rank);
   text += e.kind == FailureKind::kStalled ? " gave up waiting" : " failed";
   if (!e.instruction.empty()) {
-    text += " at step " + std::to_string(e.step) + ", instruction " + e.instruction;
+    // Calls outside of programs have a description instead, "barrier between steps".
+    const bool numbered = e.instruction.size() > 1 && e.instruction[0] == 'i' &&
+                          e.instruction[1] >= '0' && e.instruction[1] <= '9';
+    text += " at step " + std::to_string(e.step) + (numbered ? ", instruction " : ", ") + e.instruction;
   }
   return text + ": " + e.what();
 }

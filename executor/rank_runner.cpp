@@ -252,6 +252,7 @@ void RankRunner::progress() {
     }
     try {
       run_queued(call);
+      status_.progress.set(Activity::kIdle, -1);
     } catch (const std::exception& cause) {
       const auto* known = dynamic_cast<const ExecutorError*>(&cause);
       const ExecutorError error = known != nullptr ? *known : error_at(call.first, cause.what());
@@ -262,7 +263,6 @@ void RankRunner::progress() {
       queue_.clear();
       changed_.notify_all();
     }
-    status_.progress.set(Activity::kIdle, -1);
   }
 }
 

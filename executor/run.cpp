@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <condition_variable>
 #include <mutex>
 #include <thread>
 
@@ -283,12 +284,15 @@ class LocalRanks {
 
   void fail(const ExecutorError& failure) {
     for (const auto& communicator : communicators_) communicator->abort(describe(failure));
-    const std::lock_guard lock(mutex_);
-    // A rank that only obeyed does not explain anything, unless nobody else speaks up.
-    if (!failure_ || (blamed_kind_ == FailureKind::kAborted && failure.kind != FailureKind::kAborted)) {
-      blamed_kind_ = failure.kind;
-      failure_ = explain(failure);
+    std::unique_lock lock(mutex_);
+    if (failure.kind == FailureKind::kAborted) {
+      // A rank that only obeyed explains nothing. The one that it obeyed reports by itself, and
+      // until then this rank stays as it is, to be looked at.
+      explained_.wait(lock, [&] { return failure_.has_value(); });
+      return;
     }
+    if (!failure_) failure_ = explain(failure);
+    explained_.notify_all();
     for (RankRunner* runner : runners_) {
       if (runner != nullptr) runner->stop(failure_->message);
     }
@@ -312,7 +316,7 @@ class LocalRanks {
     if (failure.kind != FailureKind::kStalled || culprit < 0) return to_error(failure, failure.rank, "");
     const RankRunner* runner = runners_[static_cast<std::size_t>(culprit)];
     const std::string state = runner == nullptr
-                                  ? "has ended"
+                                  ? "is not running"
                                   : "is at " + describe_status(job_.program, culprit, runner->status());
     return to_error(failure, culprit, "; rank " + std::to_string(culprit) + " " + state);
   }
@@ -323,7 +327,7 @@ class LocalRanks {
   std::vector<RankRunner*> runners_;  // nullptr: not running
   std::vector<Outcome> outcomes_;
   std::optional<Error> failure_;
-  FailureKind blamed_kind_ = FailureKind::kAborted;
+  std::condition_variable explained_;
 };
 
 }  // namespace

@@ -42,13 +42,13 @@ struct RunOptions {
   std::int64_t eval_samples = 0;  // held-out samples per evaluation, multiple of the global batch; 0 = none
   std::int64_t first_sample = 0;  // data cursor
   double deadline_seconds = 60.0; // for one communication call
-  FaultInjection fault;
-  std::string output_directory;   // "" = write nothing
-  std::string dump_state;         // "" = none; safetensors file
+  FaultInjection fault{};
+  std::string output_directory{};   // "" = write nothing
+  std::string dump_state{};         // "" = none; safetensors file
   bool hash_state = true;
   bool record_timeline = true;
   std::int64_t timeline_steps = 3;  // the last N steps are kept
-  std::function<void(const StepMetrics&)> on_step;  // rank 0's thread
+  std::function<void(const StepMetrics&)> on_step{};  // rank 0's thread
 };
 
 struct MemoryReport {

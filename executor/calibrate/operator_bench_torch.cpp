@@ -4,8 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
-#include <memory>
+#include <new>
 #include <vector>
 
 #include "executor/calibrate/worker_gang.h"
@@ -13,6 +14,7 @@
 #include "executor/ops/op_kernels.h"
 #include "kernels/philox.h"
 #include "planner/core/check.h"
+#include "planner/program/unit_layout.h"
 
 namespace bayplan::exec {
 namespace {
@@ -22,47 +24,61 @@ namespace {
 constexpr std::int64_t kRotatedBytes = std::int64_t{4} << 20;
 constexpr std::int64_t kMostCopies = 16;
 
-struct Aligned {
-  void operator()(void* p) const { std::free(p); }
-};
-using Block = std::unique_ptr<std::byte, Aligned>;
+constexpr std::int64_t kRopeHeadDim = 64;
 
-Block allocate(std::int64_t bytes) {
-  const auto size = static_cast<std::size_t>(round_up(std::max<std::int64_t>(bytes, 1), 4096));
-  auto* p = static_cast<std::byte*>(std::aligned_alloc(4096, size));
-  if (p == nullptr) throw std::bad_alloc();
-  std::memset(p, 0, size);
-  return Block(p);
-}
+constexpr std::int64_t kWorkerBytes = std::int64_t{96} << 20;
+constexpr std::int64_t kPatternValues = std::int64_t{1} << 16;
 
 std::int64_t bytes_of(const Shape& shape, DType type) { return shape.count() * dtype_size(type); }
 
+/// Standard normal values in every compute type, repeated over tensors.
+struct Pattern {
+  std::vector<double> wide;
+  std::vector<float> single;
+  std::vector<kernels::bf16> half;
+
+  Pattern() : wide(kPatternValues), single(kPatternValues), half(kPatternValues) {
+    const kernels::Range all{0, kPatternValues};
+    kernels::philox_normal(wide.data(), {1, 0, 0}, 0, 0.0, 1.0, all);
+    kernels::philox_normal(single.data(), {1, 0, 0}, 0, 0.0, 1.0, all);
+    std::transform(single.begin(), single.end(), half.begin(), kernels::to_bf16);
+  }
+  const void* of(DType type) const {
+    if (type == DType::kFp64) return wide.data();
+    return type == DType::kFp32 ? static_cast<const void*>(single.data()) : half.data();
+  }
+};
+
 /// Values of about unit size; indices below `bound`.
-void fill(void* data, std::int64_t n, DType type, std::uint32_t stream, std::int64_t bound) {
+void fill(void* data, std::int64_t n, DType type, std::int64_t bound) {
   if (type == DType::kInt32) {
     auto* ids = static_cast<std::int32_t*>(data);
-    for (std::int64_t i = 0; i < n; ++i) ids[i] = static_cast<std::int32_t>((i * 7919 + stream) % bound);
+    for (std::int64_t i = 0; i < n; ++i) ids[i] = static_cast<std::int32_t>(i * 7919 % bound);
     return;
   }
-  const kernels::PhiloxStream random{1, 0, stream};
-  const kernels::Range all{0, n};
-  if (type == DType::kFp64) {
-    kernels::philox_normal(static_cast<double*>(data), random, 0, 0.0, 1.0, all);
-  } else if (type == DType::kFp32) {
-    kernels::philox_normal(static_cast<float*>(data), random, 0, 0.0, 1.0, all);
-  } else {
-    std::vector<float> values(static_cast<std::size_t>(n));
-    kernels::philox_normal(values.data(), random, 0, 0.0, 1.0, all);
-    auto* out = static_cast<kernels::bf16*>(data);
-    for (std::int64_t i = 0; i < n; ++i) out[i] = kernels::to_bf16(values[static_cast<std::size_t>(i)]);
+  static const Pattern pattern;
+  const std::int64_t size = dtype_size(type);
+  for (std::int64_t i = 0; i < n; i += kPatternValues) {
+    const auto bytes = static_cast<std::size_t>(std::min(kPatternValues, n - i) * size);
+    std::memcpy(static_cast<std::byte*>(data) + i * size, pattern.of(type), bytes);
   }
 }
 
-/// Everything that one call of the operator touches.
-struct CallData {
-  OpCall call;
-  std::vector<Block> blocks;
-  std::int64_t bytes = 0;
+/// Bump allocation over one worker's memory; without memory it only counts.
+class Pool {
+ public:
+  explicit Pool(std::byte* memory = nullptr) : memory_(memory) {}
+  std::byte* take(std::int64_t bytes) {
+    std::byte* at = memory_ == nullptr ? nullptr : memory_ + used_;
+    used_ += round_up(std::max<std::int64_t>(bytes, 1), kTensorAlignment);
+    BAYPLAN_CHECK(memory_ == nullptr || used_ <= kWorkerBytes, "an operator larger than a worker's memory");
+    return at;
+  }
+  std::int64_t used() const { return used_; }
+
+ private:
+  std::byte* memory_;
+  std::int64_t used_ = 0;
 };
 
 class CallBuilder {
@@ -72,12 +88,10 @@ class CallBuilder {
     spec_.infer(point.op, point.inputs, point.batch, outputs_, statistics_);
   }
 
-  /// Tensors for all phases, forward already run.
-  CallData build(std::uint32_t seed) {
-    CallData data;
-    data_ = &data;
-    stream_ = seed * 64;
-    OpCall& call = data.call;
+  /// Everything that one call of any phase touches.
+  OpCall build(Pool& pool) {
+    pool_ = &pool;
+    OpCall call;
     call.op = &point_.op;
     call.precision = precision_;
     call.threads = threads_;
@@ -104,7 +118,7 @@ class CallBuilder {
       call.parameters.push_back(raw(p.shape, precision_.compute, true));
       call.parameter_gradients.push_back(raw(p.shape, precision_.gradient, false));
     }
-    return data;
+    return call;
   }
 
   std::int64_t workspace() const {
@@ -122,12 +136,14 @@ class CallBuilder {
   }
 
   OpTensor raw(const Shape& shape, DType type, bool with_values) {
-    const std::int64_t bytes = bytes_of(shape, type);
-    data_->blocks.push_back(allocate(bytes));
-    data_->bytes += bytes;
-    void* at = data_->blocks.back().get();
+    void* at = pool_->take(bytes_of(shape, type));
+    if (at == nullptr) return {at, shape, type};
     const std::int64_t bound = std::max<std::int64_t>(point_.op.attributes.vocab, 1);
-    if (with_values) fill(at, shape.count(), type, stream_++, bound);
+    if (with_values) {
+      fill(at, shape.count(), type, bound);
+    } else {
+      std::memset(at, 0, static_cast<std::size_t>(bytes_of(shape, type)));
+    }
     return {at, shape, type};
   }
 
@@ -136,27 +152,14 @@ class CallBuilder {
   Precision precision_;
   int threads_;
   std::vector<TensorShape> outputs_, statistics_;
-  CallData* data_ = nullptr;
-  std::uint32_t stream_ = 0;
+  Pool* pool_ = nullptr;
 };
 
-/// A worker's rotating copies, and its workspace.
-struct Rotation {
-  std::vector<CallData> copies;
-  Block workspace;
-  WorkspaceRegion region;
-};
-
-std::shared_ptr<Rotation> make_rotation(const OperatorPoint& point, const Precision& precision, int threads) {
-  auto rotation = std::make_shared<Rotation>();
-  CallBuilder builder(point, precision, threads);
-  rotation->workspace = allocate(builder.workspace());
-  rotation->region = WorkspaceRegion(rotation->workspace.get(), builder.workspace(), {});
-  rotation->copies.push_back(builder.build(0));
-  const std::int64_t copies = std::clamp<std::int64_t>(
-      ceil_div(kRotatedBytes, rotation->copies.front().bytes), 1, kMostCopies);
-  for (std::int64_t c = 1; c < copies; ++c) rotation->copies.push_back(builder.build(static_cast<std::uint32_t>(c)));
-  return rotation;
+/// Bytes of one copy of the operator's tensors.
+std::int64_t copy_bytes(const OperatorPoint& point, const Precision& precision, int threads) {
+  Pool counter;
+  CallBuilder(point, precision, threads).build(counter);
+  return counter.used();
 }
 
 using KernelFunction = void (*)(OpCall&);
@@ -179,32 +182,82 @@ TensorShape rows_of(std::int64_t rows, std::int64_t width) { return {Shape{1, ro
 
 }  // namespace
 
-PhaseSeconds time_operator(const OperatorPoint& point, const Precision& precision, const BenchOptions& options) {
+/// One worker's memory, and the copies of an operator's tensors in it.
+struct OperatorBench::Worker {
+  std::byte* memory;
+  std::vector<OpCall> copies;
+  WorkspaceRegion region;
+
+  Worker() : memory(static_cast<std::byte*>(std::aligned_alloc(4096, kWorkerBytes))) {
+    if (memory == nullptr) throw std::bad_alloc();
+  }
+  ~Worker() { std::free(memory); }
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+
+  void prepare(const OperatorPoint& point, const Precision& precision, int threads) {
+    at::set_num_threads(1);
+    Pool pool(memory);
+    CallBuilder builder(point, precision, threads);
+    region = WorkspaceRegion(pool.take(builder.workspace()), builder.workspace(), {});
+    const std::int64_t room = kWorkerBytes - pool.used();
+    const std::int64_t bytes = copy_bytes(point, precision, threads);
+    const std::int64_t wanted = std::clamp<std::int64_t>(ceil_div(kRotatedBytes, bytes), 1, kMostCopies);
+    copies.clear();
+    for (std::int64_t c = 0; c < std::min(wanted, room / bytes); ++c) copies.push_back(builder.build(pool));
+  }
+
+  void run(KernelFunction kernel, std::int64_t call) {
+    const RegionScope scope(&region);
+    kernel(copies[static_cast<std::size_t>(call) % copies.size()]);
+  }
+};
+
+OperatorBench::OperatorBench() { install_allocator_hook(); }
+OperatorBench::~OperatorBench() = default;
+
+OperatorBench::Worker& OperatorBench::worker(int index) {
+  while (workers_.size() <= static_cast<std::size_t>(index)) workers_.push_back(std::make_unique<Worker>());
+  return *workers_[static_cast<std::size_t>(index)];
+}
+
+bool OperatorBench::fits(const OperatorPoint& point, const Precision& precision) const {
+  return copy_bytes(point, precision, 1) + CallBuilder(point, precision, 1).workspace() <= kWorkerBytes;
+}
+
+PhaseSeconds OperatorBench::time(const OperatorPoint& point, const Precision& precision,
+                                 const BenchOptions& options) {
+  worker(options.workers - 1);  // before threads share the list
   PhaseSeconds out;
   const std::array<KernelFunction, 3> phases = phases_of(point.op.kind);
-  bool first = true;
   for (std::size_t p = 0; p < phases.size(); ++p) {
     const KernelFunction phase = phases[p];
-    if (phase == nullptr) continue;
-    // The statistics that backward reads come from a forward of the same data.
-    const bool prepares = !first;
-    const GangTime time = time_gang({options.workers, options.seconds, 3, 2}, [&](int) -> TimedCall {
-      at::set_num_threads(1);
-      const auto rotation = make_rotation(point, precision, options.threads);
-      const auto run = [rotation](KernelFunction kernel, std::int64_t call) {
-        const RegionScope scope(&rotation->region);
-        kernel(rotation->copies[static_cast<std::size_t>(call) % rotation->copies.size()].call);
-      };
-      if (prepares) {
-        for (std::size_t c = 0; c < rotation->copies.size(); ++c) run(phases[0], static_cast<std::int64_t>(c));
-      }
-      return [run, phase](std::int64_t call) { run(phase, call); };
+    if (phase == nullptr || (operator_spec(point.op.kind).gradient_is_identity && p > 0)) continue;
+    // Later phases read what the first one, forward, left in the same tensors.
+    const bool first = p == 0;
+    const GangTime time = time_gang({options.workers, options.seconds, 3, 2}, [&](int index) -> TimedCall {
+      Worker& w = worker(index);
+      if (first) w.prepare(point, precision, options.threads);
+      for (std::size_t c = 0; first && c + 2 < w.copies.size(); ++c) w.run(phase, static_cast<std::int64_t>(c));
+      return [&w, phase](std::int64_t call) { w.run(phase, call); };
     });
-    first = false;
     out[p] = time.median;
     if (time.median > options.longest_call) break;
   }
   return out;
+}
+
+double OperatorBench::calls_per_second(const OperatorPoint& point, const Precision& precision,
+                                       const BenchOptions& options) {
+  worker(options.workers - 1);
+  const KernelFunction forward = phases_of(point.op.kind)[0];
+  return time_gang({options.workers, options.seconds, 3, 2},
+                   [&](int index) -> TimedCall {
+                     Worker& w = worker(index);
+                     w.prepare(point, precision, options.threads);
+                     return [&w, forward](std::int64_t call) { w.run(forward, call); };
+                   })
+      .calls_per_second;
 }
 
 OperatorPoint point_of(OperatorKind kind, const std::array<std::int64_t, 3>& size) {
@@ -239,10 +292,11 @@ OperatorPoint point_of(OperatorKind kind, const std::array<std::int64_t, 3>& siz
       point.inputs = {{Shape{1, size[0]}, ElementClass::kIndex}};
       break;
     case OperatorKind::kRope:
-      a.head_dim = 64;
-      a.kv_heads = std::max<std::int64_t>(1, size[1] / (3 * 64));
-      a.heads = size[1] / 64 - 2 * a.kv_heads;
-      point.inputs = {rows_of(size[0], size[1])};
+      a.head_dim = kRopeHeadDim;
+      a.kv_heads = 1;
+      a.heads = size[1] / kRopeHeadDim - 2;
+      point.batch = {std::max<std::int64_t>(1, size[0] / size[2]), std::min(size[0], size[2])};
+      point.inputs = {{Shape{point.batch.micro_batch, point.batch.seq, size[1]}, ElementClass::kCompute}};
       break;
     case OperatorKind::kSwiglu:
       point.inputs = {rows_of(size[0], 2 * size[1])};

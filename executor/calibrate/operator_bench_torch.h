@@ -3,7 +3,9 @@
 #pragma once
 
 #include <array>
+#include <memory>
 #include <optional>
+#include <vector>
 
 #include "planner/core/operator.h"
 
@@ -25,7 +27,23 @@ struct BenchOptions {
 /// Seconds per call of each phase; nullopt: the operator has no such phase, or it takes too long.
 using PhaseSeconds = std::array<std::optional<double>, 3>;
 
-PhaseSeconds time_operator(const OperatorPoint& point, const Precision& precision, const BenchOptions& options);
+/// Keeps each worker's memory from one point to the next.
+class OperatorBench {
+ public:
+  OperatorBench();
+  ~OperatorBench();
+
+  /// False when a worker's memory does not hold the operator's tensors.
+  bool fits(const OperatorPoint& point, const Precision& precision) const;
+  PhaseSeconds time(const OperatorPoint& point, const Precision& precision, const BenchOptions& options);
+  /// Forward calls per second of all workers together.
+  double calls_per_second(const OperatorPoint& point, const Precision& precision, const BenchOptions& options);
+
+ private:
+  struct Worker;
+  Worker& worker(int index);
+  std::vector<std::unique_ptr<Worker>> workers_;
+};
 
 /// Operators at a size of planner/cost/calibration.h.
 OperatorPoint point_of(OperatorKind kind, const std::array<std::int64_t, 3>& size);

@@ -17,7 +17,10 @@
 
 #include "kernels/types.h"
 
-/// In the target's namespace: NAME_f32(), NAME_f64(), NAME_bf16() return what make<T>() builds.
+// Types and function names cannot be put in parentheses.
+// NOLINTBEGIN(bugprone-macro-parentheses)
+
+/// In the target's namespace: NAME_f32(), NAME_f64(), NAME_bf16() return what make_table<T>() builds.
 #define BAYPLAN_TARGET_TABLES(TABLE, NAME)                       \
   const TABLE<float>* NAME##_f32() {                             \
     static constexpr TABLE<float> table = make_table<float>();   \
@@ -55,3 +58,5 @@
   template decltype(FUNCTION<float>) FUNCTION<float>;   \
   template decltype(FUNCTION<double>) FUNCTION<double>; \
   template decltype(FUNCTION<bf16>) FUNCTION<bf16>;
+
+// NOLINTEND(bugprone-macro-parentheses)

@@ -13,13 +13,13 @@ struct InternalError : std::logic_error {
 
 [[noreturn]] inline void check_failed(const char* file, int line, const char* expression,
                                       const std::string& message) {
-  throw InternalError(std::string(file) + ":" + std::to_string(line) + ": internal error: " + expression +
-                      (message.empty() ? "" : " (" + message + ")"));
+  throw InternalError(std::string(file) + ":" + std::to_string(line) + ": internal error: " +
+                      expression + (message.empty() ? "" : " (" + message + ")"));
 }
 
 }  // namespace bayplan
 
-#define BAYPLAN_CHECK(condition, message)                                                   \
-  do {                                                                                      \
+#define BAYPLAN_CHECK(condition, message)                                                 \
+  do {                                                                                    \
     if (!(condition)) ::bayplan::check_failed(__FILE__, __LINE__, #condition, (message)); \
   } while (false)

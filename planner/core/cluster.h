@@ -72,7 +72,7 @@ struct NodeGroup {
 struct Cluster {
   std::string name;  // as given by the user
   std::vector<NodeGroup> groups;
-  Link inter_node;  // per device
+  Link inter_node;          // per device
   std::string calibration;  // file that the CPU numbers came from, "" = none
 
   int device_count() const {

@@ -27,7 +27,7 @@ constexpr std::int64_t dtype_size(DType t) {
   return 0;
 }
 
-constexpr std::array<std::string_view, 7> kDTypeNames = {"fp64", "fp32", "bf16", "fp16",
+constexpr std::array<std::string_view, 7> kDTypeNames = {"fp64",  "fp32",  "bf16", "fp16",
                                                          "int32", "int64", "uint8"};
 constexpr std::string_view dtype_name(DType t) { return kDTypeNames[static_cast<std::size_t>(t)]; }
 

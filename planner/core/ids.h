@@ -19,9 +19,9 @@ struct Id {
   friend constexpr auto operator<=>(Id, Id) = default;
 };
 
-using UnitId = Id<struct UnitTag>;              // ModelGraph::units, Program::units
-using ParameterGroupId = Id<struct GroupTag>;   // Program::parameter_groups
-using BufferId = Id<struct BufferTag>;          // RankClass::buffers
+using UnitId = Id<struct UnitTag>;                // ModelGraph::units, Program::units
+using ParameterGroupId = Id<struct GroupTag>;     // Program::parameter_groups
+using BufferId = Id<struct BufferTag>;            // RankClass::buffers
 using InstructionId = Id<struct InstructionTag>;  // InstructionList::instructions
 using CommunicationGroupId = Id<struct CommTag>;  // Program::communication_groups
 

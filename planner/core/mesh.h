@@ -37,7 +37,9 @@ struct Mesh {
   MeshCoordinate coordinate(int rank) const {
     return {{rank / (tp * cp * dp), rank / (tp * cp) % dp, rank / tp % cp, rank % tp}};
   }
-  int rank_of(const MeshCoordinate& c) const { return ((c.pp() * dp + c.dp()) * cp + c.cp()) * tp + c.tp(); }
+  int rank_of(const MeshCoordinate& c) const {
+    return ((c.pp() * dp + c.dp()) * cp + c.cp()) * tp + c.tp();
+  }
   friend bool operator==(const Mesh&, const Mesh&) = default;
 };
 

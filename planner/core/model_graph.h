@@ -61,7 +61,7 @@ struct BoundarySource {
 
 struct Unit {
   std::int32_t unit_class = 0;
-  std::string name;  // prefix of its parameters, e.g. "blocks.3"
+  std::string name;                     // prefix of its parameters, e.g. "blocks.3"
   std::vector<BoundarySource> sources;  // one per boundary input of the class
 };
 
@@ -79,7 +79,8 @@ struct ModelGraph {
 std::int64_t parameter_count(const ModelGraph& graph);
 
 /// Shapes of every tensor of a class for one micro-batch; boundary inputs must be given.
-std::vector<TensorShape> infer_shapes(const UnitClass& unit, const std::vector<TensorShape>& boundary_inputs,
+std::vector<TensorShape> infer_shapes(const UnitClass& unit,
+                                      const std::vector<TensorShape>& boundary_inputs,
                                       BatchShape batch);
 
 /// Shapes of every unit class of the graph (a class's boundary shapes are those of its first

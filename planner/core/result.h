@@ -23,7 +23,8 @@ struct Error {
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}   // NOLINT: implicit by design
+  Result(T value)
+      : state_(std::in_place_index<0>, std::move(value)) {}  // NOLINT: implicit by design
   Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT
 
   bool ok() const { return state_.index() == 0; }
@@ -64,13 +65,13 @@ class [[nodiscard]] Status {
 /// Evaluates `expr` (a Result), returns its error from the current function or binds its value.
 #define BAYPLAN_TRY(name, expr) BAYPLAN_TRY_CONCAT_(name, expr, __LINE__)
 #define BAYPLAN_TRY_CONCAT_(name, expr, line) BAYPLAN_TRY_BIND_(name, expr, line)
-#define BAYPLAN_TRY_BIND_(name, expr, line)                  \
-  auto bayplan_try_##line = (expr);                          \
+#define BAYPLAN_TRY_BIND_(name, expr, line)                   \
+  auto bayplan_try_##line = (expr);                           \
   if (!bayplan_try_##line) return bayplan_try_##line.error(); \
   auto& name = *bayplan_try_##line
 
 /// Returns the error of a Status (or Result) from the current function, if there is one.
-#define BAYPLAN_RETURN_IF_ERROR(expr)                              \
-  do {                                                             \
+#define BAYPLAN_RETURN_IF_ERROR(expr)                                                 \
+  do {                                                                                \
     if (auto bayplan_status = (expr); !bayplan_status) return bayplan_status.error(); \
   } while (false)

@@ -17,8 +17,12 @@ struct Quantity {
   constexpr explicit Quantity(Rep v) : value(v) {}
 
   friend constexpr auto operator<=>(Quantity, Quantity) = default;
-  friend constexpr Quantity operator+(Quantity a, Quantity b) { return Quantity(a.value + b.value); }
-  friend constexpr Quantity operator-(Quantity a, Quantity b) { return Quantity(a.value - b.value); }
+  friend constexpr Quantity operator+(Quantity a, Quantity b) {
+    return Quantity(a.value + b.value);
+  }
+  friend constexpr Quantity operator-(Quantity a, Quantity b) {
+    return Quantity(a.value - b.value);
+  }
   friend constexpr Quantity operator*(Quantity a, Rep k) { return Quantity(a.value * k); }
   friend constexpr Quantity operator*(Rep k, Quantity a) { return Quantity(a.value * k); }
   constexpr Quantity& operator+=(Quantity b) {
@@ -46,17 +50,27 @@ constexpr Seconds operator/(FlopCount f, FlopPerSecond r) { return Seconds(f.val
 constexpr Picoseconds to_picoseconds(Seconds s) {
   return Picoseconds(static_cast<std::int64_t>(s.value * 1e12 + 0.5));
 }
-constexpr Seconds to_seconds(Picoseconds t) { return Seconds(static_cast<double>(t.value) * 1e-12); }
+constexpr Seconds to_seconds(Picoseconds t) {
+  return Seconds(static_cast<double>(t.value) * 1e-12);
+}
 
-constexpr Bytes operator""_KiB(unsigned long long v) { return Bytes(static_cast<std::int64_t>(v) << 10); }
-constexpr Bytes operator""_MiB(unsigned long long v) { return Bytes(static_cast<std::int64_t>(v) << 20); }
-constexpr Bytes operator""_GiB(unsigned long long v) { return Bytes(static_cast<std::int64_t>(v) << 30); }
+constexpr Bytes operator""_KiB(unsigned long long v) {
+  return Bytes(static_cast<std::int64_t>(v) << 10);
+}
+constexpr Bytes operator""_MiB(unsigned long long v) {
+  return Bytes(static_cast<std::int64_t>(v) << 20);
+}
+constexpr Bytes operator""_GiB(unsigned long long v) {
+  return Bytes(static_cast<std::int64_t>(v) << 30);
+}
 constexpr Bytes operator""_GB(unsigned long long v) {
   return Bytes(static_cast<std::int64_t>(v) * 1'000'000'000);
 }
 
 /// Smallest multiple of `unit` (> 0) that is >= n (>= 0).
-constexpr std::int64_t round_up(std::int64_t n, std::int64_t unit) { return (n + unit - 1) / unit * unit; }
+constexpr std::int64_t round_up(std::int64_t n, std::int64_t unit) {
+  return (n + unit - 1) / unit * unit;
+}
 constexpr std::int64_t ceil_div(std::int64_t n, std::int64_t unit) { return (n + unit - 1) / unit; }
 
 }  // namespace bayplan

@@ -16,7 +16,7 @@ namespace bayplan {
 
 /// The sizes that an operator's rate depends on; entries that a kind does not use are 1.
 ///   linear {rows, in, out} · lm_head {rows, in, vocab} · attention {samples·heads, seq, head_dim}
-///   all others {rows, width, 1}
+///   rope {rows, width, seq}, since its table has a row per position · all others {rows, width, 1}
 using OperatorSize = std::array<std::int64_t, 3>;
 
 /// Rate of one phase of one operator kind, one thread per worker and every core busy. Rates count

@@ -30,6 +30,13 @@ double best_rate(const DeviceSpec& device, DType dtype) {
   return wide != device.peak.end() ? wide->second.value : 0.0;
 }
 
+const RateGrid* find_grid(const Calibration& calibration, OperatorKind kind, Phase phase, DType dtype) {
+  for (const RateGrid& grid : calibration.operators) {
+    if (grid.kind == kind && grid.phase == phase && grid.dtype == dtype) return &grid;
+  }
+  return nullptr;
+}
+
 bool is_matrix_product(OperatorKind kind) {
   return kind == OperatorKind::kLinear || kind == OperatorKind::kLmHeadLoss;
 }
@@ -47,6 +54,7 @@ OperatorSize operator_size(const Operator& op, const OperatorShapes& shapes) {
   if (op.kind == OperatorKind::kAttention) {
     return {out[0] * op.attributes.heads, out[1], op.attributes.head_dim};
   }
+  if (op.kind == OperatorKind::kRope) return {out.rows(), out.width(), out[1]};
   return {out.rows(), out.width(), 1};
 }
 
@@ -78,12 +86,19 @@ double interpolate(const RateGrid& grid, const OperatorSize& size) {
 
 std::optional<Seconds> calibrated_time(const Calibration& calibration, const OperatorView& view,
                                        Phase phase, const Precision& precision) {
-  for (const RateGrid& grid : calibration.operators) {
-    if (grid.kind != view.op->kind || grid.phase != phase || grid.dtype != precision.compute) continue;
-    const double work = operator_work(view, phase, precision);
-    return Seconds(work / interpolate(grid, operator_size(*view.op, view.shapes())));
+  const double work = operator_work(view, phase, precision);
+  if (work == 0.0) return Seconds(0.0);
+  const bool wide = precision.compute == DType::kFp64;
+  const RateGrid* grid = find_grid(calibration, view.op->kind, phase, precision.compute);
+  // fp64 is for comparing layouts, and rarely measured: half the FLOP rate of fp32, and the same
+  // rate in bytes, of which its work has twice as many.
+  double slower = 1.0;
+  if (grid == nullptr && wide) {
+    grid = find_grid(calibration, view.op->kind, phase, DType::kFp32);
+    slower = counts_flops(view.op->kind) ? 2.0 : 1.0;
   }
-  return std::nullopt;
+  if (grid == nullptr) return std::nullopt;
+  return Seconds(slower * work / interpolate(*grid, operator_size(*view.op, view.shapes())));
 }
 
 Seconds roofline_time(const DeviceSpec& device, const OperatorView& view, Phase phase,

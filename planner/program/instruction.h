@@ -78,14 +78,14 @@ struct Instruction {
   std::int32_t micro_batch = -1;
   UnitId unit;
   ParameterGroupId parameter_group;
-  CommunicationGroupId group;     // collectives
-  std::int32_t peer_stage = -1;   // sends and receives; a stage, resolved through stage_rank
-  std::int32_t boundary = -1;     // sends and receives: position in the stage boundary's tensors
-  std::int32_t fuse = -1;         // equal ids that are adjacent on one stream = one group call
-  Range accesses;                 // into InstructionList::accesses
-  Range waits;                    // into InstructionList::waits
-  BufferId predicate;             // skip when the buffer's first int32 is 0
-  BufferId run_time_count;        // elements really moved; declared bytes are the maximum
+  CommunicationGroupId group;    // collectives
+  std::int32_t peer_stage = -1;  // sends and receives; a stage, resolved through stage_rank
+  std::int32_t boundary = -1;    // sends and receives: position in the stage boundary's tensors
+  std::int32_t fuse = -1;        // equal ids that are adjacent on one stream = one group call
+  Range accesses;                // into InstructionList::accesses
+  Range waits;                   // into InstructionList::waits
+  BufferId predicate;            // skip when the buffer's first int32 is 0
+  BufferId run_time_count;       // elements really moved; declared bytes are the maximum
   friend bool operator==(const Instruction&, const Instruction&) = default;
 };
 
@@ -110,6 +110,8 @@ constexpr bool is_collective(InstructionKind k) {
   return k >= InstructionKind::kAllGather && k <= InstructionKind::kBroadcast;
 }
 /// True when the instruction completes only together with instructions of other ranks.
-constexpr bool is_matched(InstructionKind k) { return is_send(k) || is_recv(k) || is_collective(k); }
+constexpr bool is_matched(InstructionKind k) {
+  return is_send(k) || is_recv(k) || is_collective(k);
+}
 
 }  // namespace bayplan

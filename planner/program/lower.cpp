@@ -22,28 +22,33 @@ Status check_batch(const Plan& plan) {
   for (const auto& [name, value] : {std::pair<const char*, std::int64_t>{"/job/seq", job.seq},
                                     {"/job/global_batch", job.global_batch},
                                     {"/job/micro_batch", job.micro_batch}}) {
-    if (value < 1) return plan_error("bad-size", name, "must be at least 1, is " + number(value), "use a positive size");
+    if (value < 1)
+      return plan_error("bad-size", name, "must be at least 1, is " + number(value),
+                        "use a positive size");
   }
   const std::int64_t per_round = job.micro_batch * plan.mesh.dp;
   if (job.global_batch % per_round != 0) {
     return plan_error("batch-not-divisible", "/job/global_batch",
-                      "global batch " + number(job.global_batch) + " is not a multiple of micro-batch " +
-                          number(job.micro_batch) + " x dp " + number(plan.mesh.dp) + " = " + number(per_round),
+                      "global batch " + number(job.global_batch) +
+                          " is not a multiple of micro-batch " + number(job.micro_batch) +
+                          " x dp " + number(plan.mesh.dp) + " = " + number(per_round),
                       "use a global batch of " + number(round_up(job.global_batch, per_round)) +
                           " or another --micro-batch");
   }
   if (static_cast<int>(plan.replicas.size()) != plan.mesh.dp) {
     return plan_error("replica-count", "/replicas",
-                      number(static_cast<std::int64_t>(plan.replicas.size())) + " entries for dp " + number(plan.mesh.dp),
+                      number(static_cast<std::int64_t>(plan.replicas.size())) + " entries for dp " +
+                          number(plan.mesh.dp),
                       "give one entry per data-parallel replica");
   }
   const std::int64_t micro_batches = job.global_batch / per_round;
   for (std::size_t r = 0; r < plan.replicas.size(); ++r) {
     if (plan.replicas[r].micro_batches != micro_batches) {
-      return plan_error("replica-batch", "/replicas/" + number(static_cast<std::int64_t>(r)) + "/micro_batches",
-                        "replica has " + number(plan.replicas[r].micro_batches) + " micro-batches, the batch needs " +
-                            number(micro_batches),
-                        "replicas of unequal batch are not lowered yet; give each " + number(micro_batches));
+      return plan_error(
+          "replica-batch", "/replicas/" + number(static_cast<std::int64_t>(r)) + "/micro_batches",
+          "replica has " + number(plan.replicas[r].micro_batches) +
+              " micro-batches, the batch needs " + number(micro_batches),
+          "replicas of unequal batch are not lowered yet; give each " + number(micro_batches));
     }
   }
   return {};
@@ -53,14 +58,15 @@ Status check_stages(const Plan& plan, const ModelGraph& graph) {
   const std::int64_t stages = static_cast<std::int64_t>(plan.mesh.pp) * plan.chunks_per_rank;
   const auto units = static_cast<std::int64_t>(graph.units.size());
   if (stages > units) {
-    return plan_error("too-many-stages", "/mesh/pp",
-                      number(stages) + " pipeline stages for " + number(units) + " units",
-                      "use --pp " + number(units) + " or less; a unit is an embedding, a block or a head");
+    return plan_error(
+        "too-many-stages", "/mesh/pp",
+        number(stages) + " pipeline stages for " + number(units) + " units",
+        "use --pp " + number(units) + " or less; a unit is an embedding, a block or a head");
   }
   if (static_cast<std::int64_t>(plan.stages.size()) != stages) {
     return plan_error("stage-count", "/stages",
-                      number(static_cast<std::int64_t>(plan.stages.size())) + " entries for " + number(stages) +
-                          " pipeline stages",
+                      number(static_cast<std::int64_t>(plan.stages.size())) + " entries for " +
+                          number(stages) + " pipeline stages",
                       "give one entry per stage (pp x vp)");
   }
   std::int64_t next = 0;
@@ -68,20 +74,24 @@ Status check_stages(const Plan& plan, const ModelGraph& graph) {
     const StagePlan& stage = plan.stages[s];
     const std::string at = "/stages/" + number(static_cast<std::int64_t>(s));
     if (stage.unit_count < 1) {
-      return plan_error("empty-stage", at + "/unit_count", "stage has no unit", "give every stage at least one unit");
+      return plan_error("empty-stage", at + "/unit_count", "stage has no unit",
+                        "give every stage at least one unit");
     }
     if (stage.first_unit != next) {
       return plan_error("stage-gap", at + "/first_unit",
-                        "stage starts at unit " + number(stage.first_unit) + ", the previous one ends at " + number(next),
+                        "stage starts at unit " + number(stage.first_unit) +
+                            ", the previous one ends at " + number(next),
                         "stages must cover the units in order, without gaps");
     }
     next += stage.unit_count;
     if (stage.zero < 0 || stage.zero > 1) {
-      return plan_error("unsupported-zero", at + "/zero", "ZeRO stage " + number(stage.zero) + " cannot be lowered yet",
+      return plan_error("unsupported-zero", at + "/zero",
+                        "ZeRO stage " + number(stage.zero) + " cannot be lowered yet",
                         "use 0 or 1");
     }
     if (stage.zero != plan.stages.front().zero) {
-      return plan_error("mixed-zero", at + "/zero", "stages with different ZeRO stages cannot be lowered yet",
+      return plan_error("mixed-zero", at + "/zero",
+                        "stages with different ZeRO stages cannot be lowered yet",
                         "use ZeRO " + number(plan.stages.front().zero) + " for every stage");
     }
   }
@@ -95,33 +105,40 @@ Status check_stages(const Plan& plan, const ModelGraph& graph) {
 
 Status check_mesh(const Plan& plan, const Cluster& cluster) {
   const Mesh& mesh = plan.mesh;
-  for (const auto& [name, degree] :
-       {std::pair<const char*, int>{"/mesh/pp", mesh.pp}, {"/mesh/dp", mesh.dp}, {"/mesh/cp", mesh.cp},
-        {"/mesh/tp", mesh.tp}, {"/mesh/ep", mesh.ep}}) {
-    if (degree < 1) return plan_error("bad-degree", name, "must be at least 1, is " + number(degree), "use 1 or more");
+  for (const auto& [name, degree] : {std::pair<const char*, int>{"/mesh/pp", mesh.pp},
+                                     {"/mesh/dp", mesh.dp},
+                                     {"/mesh/cp", mesh.cp},
+                                     {"/mesh/tp", mesh.tp},
+                                     {"/mesh/ep", mesh.ep}}) {
+    if (degree < 1)
+      return plan_error("bad-degree", name, "must be at least 1, is " + number(degree),
+                        "use 1 or more");
   }
   for (const auto& [name, degree, what] :
        {std::tuple<const char*, int, const char*>{"/mesh/cp", mesh.cp, "context parallelism"},
         {"/mesh/tp", mesh.tp, "tensor parallelism"},
         {"/mesh/ep", mesh.ep, "expert parallelism"}}) {
     if (degree > 1) {
-      return plan_error("unsupported-axis", name, std::string(what) + " cannot be lowered yet (degree " + number(degree) + ")",
-                        "use 1");
+      return plan_error(
+          "unsupported-axis", name,
+          std::string(what) + " cannot be lowered yet (degree " + number(degree) + ")", "use 1");
     }
   }
   const std::int64_t world = static_cast<std::int64_t>(mesh.pp) * mesh.dp;
   if (world != cluster.device_count()) {
     return plan_error("world-size", "/mesh",
-                      "pp " + number(mesh.pp) + " x dp " + number(mesh.dp) + " = " + number(world) + " ranks, the cluster has " +
-                          number(cluster.device_count()) + " devices",
+                      "pp " + number(mesh.pp) + " x dp " + number(mesh.dp) + " = " + number(world) +
+                          " ranks, the cluster has " + number(cluster.device_count()) + " devices",
                       "change --pp or --dp, or use a cluster of " + number(world) + " devices");
   }
   if (plan.chunks_per_rank != 1) {
-    return plan_error("unsupported-chunks", "/chunks_per_rank", "no known schedule takes " + number(plan.chunks_per_rank) + " chunks per rank",
-                      "use 1");
+    return plan_error(
+        "unsupported-chunks", "/chunks_per_rank",
+        "no known schedule takes " + number(plan.chunks_per_rank) + " chunks per rank", "use 1");
   }
   if (plan.threads_per_rank < 1 || plan.threads_per_rank > 1024) {
-    return plan_error("bad-threads", "/threads_per_rank", "must be 1 to 1024, is " + number(plan.threads_per_rank),
+    return plan_error("bad-threads", "/threads_per_rank",
+                      "must be 1 to 1024, is " + number(plan.threads_per_rank),
                       "use the cores of a node divided by its ranks");
   }
   return {};
@@ -132,29 +149,33 @@ Status check_job(const Plan& plan, const ModelGraph& graph) {
   const Architecture& a = graph.architecture;
   if (a.position == Architecture::Position::kLearned && job.seq > a.max_seq) {
     return plan_error("sequence-too-long", "/job/seq",
-                      "sequence of " + number(job.seq) + " tokens, the model has " + number(a.max_seq) + " positions",
+                      "sequence of " + number(job.seq) + " tokens, the model has " +
+                          number(a.max_seq) + " positions",
                       "use --seq " + number(a.max_seq) + " or less");
   }
   if (!(job.dropout >= 0.0 && job.dropout < 1.0)) {
     return plan_error("bad-dropout", "/job/dropout", "must be in [0, 1)", "use 0 for none");
   }
-  for (const auto& [name, value] : {std::pair<const char*, double>{"/job/learning_rate", job.learning_rate},
-                                    {"/job/weight_decay", job.weight_decay},
-                                    {"/job/clip_norm", job.clip_norm}}) {
+  for (const auto& [name, value] :
+       {std::pair<const char*, double>{"/job/learning_rate", job.learning_rate},
+        {"/job/weight_decay", job.weight_decay},
+        {"/job/clip_norm", job.clip_norm}}) {
     if (!(value >= 0.0 && std::isfinite(value))) {
-      return plan_error("bad-number", name, "must be finite and not negative", "see `bayplan run --help`");
+      return plan_error("bad-number", name, "must be finite and not negative",
+                        "see `bayplan run --help`");
     }
   }
   if (job.precision.compute == DType::kFp16) {
-    return plan_error("unsupported-precision", "/job/precision", "fp16 cannot be lowered yet", "use fp32, bf16 or fp64");
+    return plan_error("unsupported-precision", "/job/precision", "fp16 cannot be lowered yet",
+                      "use fp32, bf16 or fp64");
   }
   if (job.precision.gradient != precision_of(job.precision.compute).gradient) {
-    return plan_error("unsupported-grad-dtype", "/job/grad_dtype", "only the recipe's own gradient type is lowered",
-                      "leave it out");
+    return plan_error("unsupported-grad-dtype", "/job/grad_dtype",
+                      "only the recipe's own gradient type is lowered", "leave it out");
   }
   if (plan.grad_reduce != GradReduce::kStep) {
-    return plan_error("unsupported-grad-reduce", "/grad_reduce", "reduction per micro-batch cannot be lowered yet",
-                      "use step");
+    return plan_error("unsupported-grad-reduce", "/grad_reduce",
+                      "reduction per micro-batch cannot be lowered yet", "use step");
   }
   return {};
 }
@@ -165,13 +186,14 @@ Status check_graph(const ModelGraph& graph) {
   for (std::size_t u = 0; u < graph.units.size(); ++u) {
     for (const BoundarySource& s : graph.units[u].sources) {
       if (++readers[s.unit.index()] > 1 || s.output != 0) {
-        return Error{"unsupported-graph", "unit " + graph.units[s.unit.index()].name + " is read by several units",
+        return Error{"unsupported-graph",
+                     "unit " + graph.units[s.unit.index()].name + " is read by several units",
                      "model", "only chains of units are lowered so far"};
       }
     }
     if (graph.class_of(UnitId(u)).boundary_outputs.size() > 1) {
-      return Error{"unsupported-graph", "unit " + graph.units[u].name + " has several outputs", "model",
-                   "only chains of units are lowered so far"};
+      return Error{"unsupported-graph", "unit " + graph.units[u].name + " has several outputs",
+                   "model", "only chains of units are lowered so far"};
     }
   }
   return {};
@@ -180,13 +202,18 @@ Status check_graph(const ModelGraph& graph) {
 /// A memory limit for arithmetic: no buffer and no arena may pass 2^60 bytes.
 Status check_magnitude(const Plan& plan, const ModelGraph& graph) {
   const Architecture& a = graph.architecture;
-  const double tokens = static_cast<double>(plan.job.micro_batch) * static_cast<double>(plan.job.seq);
-  const double widest = static_cast<double>(std::max({a.hidden, a.ffn * 2, a.vocab, a.heads * a.head_dim * 3}));
+  const double tokens =
+      static_cast<double>(plan.job.micro_batch) * static_cast<double>(plan.job.seq);
+  const double widest =
+      static_cast<double>(std::max({a.hidden, a.ffn * 2, a.vocab, a.heads * a.head_dim * 3}));
   const double micro_batches = static_cast<double>(plan.job.global_batch) /
                                static_cast<double>(plan.job.micro_batch * plan.mesh.dp);
-  if (tokens * widest * 64.0 * static_cast<double>(a.layers) > 1e18 || micro_batches * static_cast<double>(a.layers) > 5e6) {
-    return plan_error("too-large", "/job", "the job's sizes overflow: " + number(plan.job.micro_batch) + " x " + number(plan.job.seq) +
-                          " tokens per micro-batch, global batch " + number(plan.job.global_batch),
+  if (tokens * widest * 64.0 * static_cast<double>(a.layers) > 1e18 ||
+      micro_batches * static_cast<double>(a.layers) > 5e6) {
+    return plan_error("too-large", "/job",
+                      "the job's sizes overflow: " + number(plan.job.micro_batch) + " x " +
+                          number(plan.job.seq) + " tokens per micro-batch, global batch " +
+                          number(plan.job.global_batch),
                       "check --seq, --micro-batch and --global-batch");
   }
   return {};
@@ -222,12 +249,15 @@ std::vector<double> unit_weights(const ModelGraph& graph) {
       const auto inputs = pick(op.inputs);
       const auto outputs = pick(op.outputs);
       const auto statistics = pick(op.statistics);
-      flops += operator_spec(op.kind).work(op, {inputs, outputs, statistics}, Phase::kForward, precision).flops.value;
+      flops += operator_spec(op.kind)
+                   .work(op, {inputs, outputs, statistics}, Phase::kForward, precision)
+                   .flops.value;
     }
     of_class.push_back(flops);
   }
   std::vector<double> result;
-  for (const Unit& u : graph.units) result.push_back(of_class[static_cast<std::size_t>(u.unit_class)]);
+  for (const Unit& u : graph.units)
+    result.push_back(of_class[static_cast<std::size_t>(u.unit_class)]);
   return result;
 }
 
@@ -261,7 +291,8 @@ std::vector<StagePlan> even_stages(const ModelGraph& graph, int stages, int zero
 Result<Program> lower(const Plan& plan, const ModelGraph& graph, const Cluster& cluster) {
   BAYPLAN_RETURN_IF_ERROR(check_plan(plan, graph, cluster));
   const std::int64_t micro_batches = plan.replicas.front().micro_batches;
-  BAYPLAN_TRY(schedule, make_schedule(plan.schedule, {plan.mesh.pp, plan.chunks_per_rank, static_cast<int>(micro_batches)}));
+  BAYPLAN_TRY(schedule, make_schedule(plan.schedule, {plan.mesh.pp, plan.chunks_per_rank,
+                                                      static_cast<int>(micro_batches)}));
 
   Lowering lowering{plan, cluster, {}, {}, {}, {}, {}, {}, 1};
   lowering.program.graph = graph;
@@ -286,7 +317,8 @@ Result<Program> lower(const Plan& plan, const ModelGraph& graph, const Cluster& 
   Program& program = lowering.program;
   std::vector<std::pair<int, int>> keys;  // (pipeline coordinate, node group)
   for (int rank = 0; rank < program.mesh.world_size(); ++rank) {
-    const std::pair<int, int> key{program.mesh.coordinate(rank).pp(), place_of(cluster, rank).group};
+    const std::pair<int, int> key{program.mesh.coordinate(rank).pp(),
+                                  place_of(cluster, rank).group};
     const auto known = std::find(keys.begin(), keys.end(), key);
     program.rank_class.push_back(static_cast<std::int32_t>(known - keys.begin()));
     if (known != keys.end()) continue;

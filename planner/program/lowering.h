@@ -48,14 +48,16 @@ constexpr std::size_t kUnitBufferCount = 7;
 /// A rank class under construction.
 struct ClassDraft {
   RankClass result;
-  std::vector<ScheduleOp> order;     // compute order of this pipeline rank
-  std::vector<UnitId> units;         // held, model order
+  std::vector<ScheduleOp> order;         // compute order of this pipeline rank
+  std::vector<UnitId> units;             // held, model order
   std::vector<ParameterGroupId> groups;  // held, ascending
   BufferId workspace;
   BufferId scalars;
   std::vector<BufferId> parameters, gradients, master, moment1, moment2;  // per parameter group
-  /// Buffers made per micro-batch, by ((micro_batch · units of the model) + unit) · kinds + kind.
+  /// Buffers made per micro-batch: unit_buffers[first slot of the unit + micro_batch · kinds +
+  /// kind]. Units get slots when first asked for; -1 = none yet.
   std::vector<std::int32_t> unit_buffers;
+  std::vector<std::int32_t> first_slot;  // per unit of the model
   std::array<Draft, kProgramKindCount> drafts;
 
   Draft& draft(ProgramKind k) { return drafts[static_cast<std::size_t>(k)]; }
@@ -83,17 +85,18 @@ struct Lowering {
 
 /// The buffer of (unit, micro-batch, kind) on a class; made on first request. Invalid when it
 /// would be empty.
-BufferId unit_buffer(Lowering& lowering, ClassDraft& c, UnitId unit, std::int32_t micro_batch, UnitBuffer kind);
+BufferId unit_buffer(Lowering& lowering, ClassDraft& c, UnitId unit, std::int32_t micro_batch,
+                     UnitBuffer kind);
 
 // The passes, in order.
 void pass_mesh(Lowering& lowering, const Schedule& schedule);  // mesh, groups, units on stages
 void pass_parameters(Lowering& lowering);                      // parameter groups and flat layouts
 void pass_state(Lowering& lowering, ClassDraft& c);            // persistent buffers
 void pass_compute(Lowering& lowering, ClassDraft& c);          // loads, compute, sends, receives
-void pass_update(Lowering& lowering, ClassDraft& c);           // reductions, norm, optimizer, gathers
-void pass_checkpoint(Lowering& lowering, ClassDraft& c);       // load and save programs
-void pass_release(Lowering& lowering, ClassDraft& c);          // end of every transient buffer
-void pass_memory(Lowering& lowering, ClassDraft& c);           // offsets and waits
+void pass_update(Lowering& lowering, ClassDraft& c);      // reductions, norm, optimizer, gathers
+void pass_checkpoint(Lowering& lowering, ClassDraft& c);  // load and save programs
+void pass_release(Lowering& lowering, ClassDraft& c);     // end of every transient buffer
+void pass_memory(Lowering& lowering, ClassDraft& c);      // offsets and waits
 
 /// Whole-buffer access.
 inline Access use(const ClassDraft& c, BufferId b, AccessMode mode) {

@@ -155,7 +155,8 @@ Access read_access(std::string_view word, AccessMode mode, const std::vector<Buf
 }
 
 bool is_index(std::string_view word, char prefix) {
-  return word.size() > 1 && word[0] == prefix && (word[1] == '-' || (word[1] >= '0' && word[1] <= '9'));
+  return word.size() > 1 && word[0] == prefix &&
+         (word[1] == '-' || (word[1] >= '0' && word[1] <= '9'));
 }
 
 void read_instruction(Words& words, const std::vector<Buffer>& buffers, InstructionList& list) {
@@ -163,9 +164,9 @@ void read_instruction(Words& words, const std::vector<Buffer>& buffers, Instruct
   i.stream = static_cast<Stream>(one_of(
       words.take("a stream"), kStreamCount,
       [](int s) { return stream_name(static_cast<Stream>(s)); }, "a stream"));
-  i.kind = static_cast<InstructionKind>(one_of(words.take("an instruction"), kInstructionKindCount,
-                                               from_table(text::kInstructionWords),
-                                               "an instruction"));
+  i.kind =
+      static_cast<InstructionKind>(one_of(words.take("an instruction"), kInstructionKindCount,
+                                          from_table(text::kInstructionWords), "an instruction"));
   const auto purposes = [](int p) { return purpose_name(static_cast<Purpose>(p)); };
   if (const auto purpose = find_word(words.peek(), text::kPurposeCount, purposes)) {
     words.take("a purpose");
@@ -276,7 +277,8 @@ struct Reader {
 
   static void check_order(std::int32_t index, std::size_t expected, std::string_view what) {
     if (index < 0 || static_cast<std::size_t>(index) != expected) {
-      throw SyntaxError{std::string(what) + " are numbered from 0 without gaps; this one should be " +
+      throw SyntaxError{std::string(what) +
+                        " are numbered from 0 without gaps; this one should be " +
                         std::to_string(expected)};
     }
   }

@@ -17,7 +17,8 @@ class ComputeEmitter {
     const Program& program = lowering.program;
     consumer_.assign(program.units.size(), UnitId());
     for (std::size_t u = 0; u < program.units.size(); ++u) {
-      for (const BoundarySource& s : program.units[u].sources) consumer_[s.unit.index()] = UnitId(u);
+      for (const BoundarySource& s : program.units[u].sources)
+        consumer_[s.unit.index()] = UnitId(u);
     }
     gradient_started_.assign(program.parameter_groups.size(), false);
   }
@@ -74,14 +75,14 @@ class ComputeEmitter {
       if (op.kind == ScheduleOpKind::kForward) {
         const UnitId reader = consumer_[static_cast<std::size_t>(u)];
         if (reader.valid() && !here(reader)) {
-          out.push_back(message(InstructionKind::kSendActivation, op.stage, stage_of(reader), UnitId(u),
-                                op.micro_batch, UnitBuffer::kOutput, AccessMode::kRead));
+          out.push_back(message(InstructionKind::kSendActivation, op.stage, stage_of(reader),
+                                UnitId(u), op.micro_batch, UnitBuffer::kOutput, AccessMode::kRead));
         }
       } else if (op.kind != ScheduleOpKind::kBackwardWeight) {
         for (const BoundarySource& s : program().units[static_cast<std::size_t>(u)].sources) {
           if (here(s.unit)) continue;
-          out.push_back(message(InstructionKind::kSendGradient, op.stage, stage_of(s.unit), s.unit, op.micro_batch,
-                                UnitBuffer::kOutputGradient, AccessMode::kRead));
+          out.push_back(message(InstructionKind::kSendGradient, op.stage, stage_of(s.unit), s.unit,
+                                op.micro_batch, UnitBuffer::kOutputGradient, AccessMode::kRead));
         }
       }
     }
@@ -94,14 +95,15 @@ class ComputeEmitter {
       if (op.kind == ScheduleOpKind::kForward) {
         for (const BoundarySource& s : program().units[static_cast<std::size_t>(u)].sources) {
           if (here(s.unit)) continue;
-          out.push_back(message(InstructionKind::kRecvActivation, op.stage, stage_of(s.unit), s.unit, op.micro_batch,
-                                UnitBuffer::kOutput, AccessMode::kWrite));
+          out.push_back(message(InstructionKind::kRecvActivation, op.stage, stage_of(s.unit),
+                                s.unit, op.micro_batch, UnitBuffer::kOutput, AccessMode::kWrite));
         }
       } else if (op.kind != ScheduleOpKind::kBackwardWeight) {
         const UnitId reader = consumer_[static_cast<std::size_t>(u)];
         if (reader.valid() && !here(reader)) {
-          out.push_back(message(InstructionKind::kRecvGradient, op.stage, stage_of(reader), UnitId(u),
-                                op.micro_batch, UnitBuffer::kOutputGradient, AccessMode::kWrite));
+          out.push_back(message(InstructionKind::kRecvGradient, op.stage, stage_of(reader),
+                                UnitId(u), op.micro_batch, UnitBuffer::kOutputGradient,
+                                AccessMode::kWrite));
         }
       }
     }
@@ -143,15 +145,17 @@ class ComputeEmitter {
     const UnitLayout& layout = lowering_.layout_of(u);
     for (std::size_t e = 0; e < unit.external_inputs.size(); ++e) {
       if (backward_only && !layout.external_for_backward[e]) continue;
-      const UnitBuffer kind =
-          unit.external_kinds[e] == ExternalInput::kTokens ? UnitBuffer::kTokens : UnitBuffer::kLabels;
+      const UnitBuffer kind = unit.external_kinds[e] == ExternalInput::kTokens
+                                  ? UnitBuffer::kTokens
+                                  : UnitBuffer::kLabels;
       accesses_.push_back(use(c_, buffer(u, micro_batch, kind), mode));
     }
   }
 
   void emit_load(const ScheduleOp& op, int first, int last) {
     accesses_.clear();
-    for (int u = first; u < last; ++u) add_external(UnitId(u), op.micro_batch, AccessMode::kWrite, false);
+    for (int u = first; u < last; ++u)
+      add_external(UnitId(u), op.micro_batch, AccessMode::kWrite, false);
     if (accesses_.empty()) return;
     Instruction i = compute(InstructionKind::kLoadMicroBatch, UnitId(), op);
     draft_.add(i, accesses_);
@@ -203,7 +207,8 @@ class ComputeEmitter {
     if (weight) add_external(u, op.micro_batch, AccessMode::kRead, true);
     const auto& sources = program().units[u.index()].sources;
     for (std::size_t b = 0; b < sources.size(); ++b) {
-      if ((input && layout.boundary_input_for_input[b]) || (weight && layout.boundary_input_for_weight[b])) {
+      if ((input && layout.boundary_input_for_input[b]) ||
+          (weight && layout.boundary_input_for_weight[b])) {
         add_whole(buffer(sources[b].unit, op.micro_batch, UnitBuffer::kOutput), AccessMode::kRead);
       }
     }
@@ -211,32 +216,37 @@ class ComputeEmitter {
       add_whole(buffer(u, op.micro_batch, UnitBuffer::kOutput), AccessMode::kRead);
     }
     bool updates_statistics = false;
-    for (const Operator& o : unit.operators) updates_statistics |= operator_spec(o.kind).backward_updates_statistics;
+    for (const Operator& o : unit.operators)
+      updates_statistics |= operator_spec(o.kind).backward_updates_statistics;
     if (input) add_whole(buffer(u, op.micro_batch, UnitBuffer::kSavedForInput), AccessMode::kRead);
     add_whole(buffer(u, op.micro_batch, UnitBuffer::kSavedForWeight),
               input && updates_statistics ? AccessMode::kUpdate : AccessMode::kRead);
     // A fused backward adds into the output gradient in place; a split one keeps it intact.
-    add_whole(buffer(u, op.micro_batch, UnitBuffer::kOutputGradient), split ? AccessMode::kRead : AccessMode::kUpdate);
+    add_whole(buffer(u, op.micro_batch, UnitBuffer::kOutputGradient),
+              split ? AccessMode::kRead : AccessMode::kUpdate);
     if (input) {
       for (const BoundarySource& s : sources) {
         add_whole(buffer(s.unit, op.micro_batch, UnitBuffer::kOutputGradient), AccessMode::kWrite);
       }
     }
     if (split) {
-      add_whole(buffer(u, op.micro_batch, UnitBuffer::kStash), input ? AccessMode::kWrite : AccessMode::kRead);
+      add_whole(buffer(u, op.micro_batch, UnitBuffer::kStash),
+                input ? AccessMode::kWrite : AccessMode::kRead);
     }
     if (weight) {
       for (ParameterGroupId g : program().units[u.index()].groups) {
         if (!program().parameter_groups[g.index()].trainable) continue;
         const BufferId gradient = gradient_buffer(g);
-        add_whole(gradient, gradient_started_[g.index()] ? AccessMode::kUpdate : AccessMode::kWrite);
+        add_whole(gradient,
+                  gradient_started_[g.index()] ? AccessMode::kUpdate : AccessMode::kWrite);
         gradient_started_[g.index()] = true;
       }
     }
     const BackwardLayout& backward = split ? layout.split : layout.fused;
-    add_workspace((input ? backward.scratch_bytes : 0) + std::max(input ? layout.workspace_bytes[1] : 0,
-                                                                  weight ? layout.workspace_bytes[2] : 0));
-    const InstructionKind kind = !split   ? InstructionKind::kBackward
+    add_workspace(
+        (input ? backward.scratch_bytes : 0) +
+        std::max(input ? layout.workspace_bytes[1] : 0, weight ? layout.workspace_bytes[2] : 0));
+    const InstructionKind kind = !split  ? InstructionKind::kBackward
                                  : input ? InstructionKind::kBackwardInput
                                          : InstructionKind::kBackwardWeight;
     draft_.add(compute(kind, u, op), accesses_);
@@ -247,7 +257,8 @@ class ComputeEmitter {
       Buffer b;
       b.role = BufferRole::kGradients;
       b.parameter_group = g;
-      b.bytes = program().parameter_groups[g.index()].padded_elements * dtype_size(program().job.precision.gradient);
+      b.bytes = program().parameter_groups[g.index()].padded_elements *
+                dtype_size(program().job.precision.gradient);
       c_.result.buffers.push_back(b);
       c_.gradients[g.index()] = BufferId(c_.result.buffers.size() - 1);
     }
@@ -270,7 +281,8 @@ class ComputeEmitter {
 void pass_compute(Lowering& lowering, ClassDraft& c) {
   ComputeEmitter(lowering, c, ProgramKind::kTrainStep).emit(c.order);
   // Evaluation has lifetimes of its own, hence buffers of its own.
-  std::fill(c.unit_buffers.begin(), c.unit_buffers.end(), -1);
+  c.unit_buffers.clear();
+  std::fill(c.first_slot.begin(), c.first_slot.end(), -1);
   std::vector<ScheduleOp> forwards;
   for (const ScheduleOp& op : c.order) {
     if (op.kind == ScheduleOpKind::kForward) forwards.push_back(op);

@@ -71,8 +71,9 @@ class TierPlanner {
 
   void give_back(std::int64_t offset, std::int64_t bytes, Stream stream, std::int32_t release) {
     const FreeBlock block{offset, bytes, stream, release};
-    const auto at = std::lower_bound(free_.begin(), free_.end(), offset,
-                                     [](const FreeBlock& b, std::int64_t o) { return b.offset < o; });
+    const auto at =
+        std::lower_bound(free_.begin(), free_.end(), offset,
+                         [](const FreeBlock& b, std::int64_t o) { return b.offset < o; });
     free_.insert(at, block);
   }
 
@@ -116,7 +117,8 @@ class TierPlanner {
       left -= taken;
       if (b.bytes == 0) ++i;
     }
-    free_.erase(free_.begin() + static_cast<std::ptrdiff_t>(first), free_.begin() + static_cast<std::ptrdiff_t>(i));
+    free_.erase(free_.begin() + static_cast<std::ptrdiff_t>(first),
+                free_.begin() + static_cast<std::ptrdiff_t>(i));
     return offset;
   }
 
@@ -129,7 +131,8 @@ class TierPlanner {
       free_.pop_back();
     }
     end_ = std::max(end_, offset + bytes);
-    if (offset + bytes < end_) free_.push_back({offset + bytes, end_ - offset - bytes, Stream::kCompute, -1});
+    if (offset + bytes < end_)
+      free_.push_back({offset + bytes, end_ - offset - bytes, Stream::kCompute, -1});
     extent_ = std::max(extent_, end_);
     return offset;
   }
@@ -157,7 +160,8 @@ class ListPlanner {
     clocks_.resize(drafts.size());
     result_.instructions.reserve(drafts.size());
     result_.accesses.reserve(draft_.list.accesses.size());
-    for (std::size_t i = 0; i < drafts.size(); ++i) plan_instruction(static_cast<std::int32_t>(i), drafts[i]);
+    for (std::size_t i = 0; i < drafts.size(); ++i)
+      plan_instruction(static_cast<std::int32_t>(i), drafts[i]);
     return std::move(result_);
   }
 
@@ -185,7 +189,8 @@ class ListPlanner {
       Buffer& b = class_.buffers[draft_.list.accesses[static_cast<std::size_t>(a)].buffer.index()];
       if (b.offset >= 0) continue;
       const std::int64_t bytes = round_up(b.bytes, kTensorAlignment);
-      b.offset = tiers_[static_cast<std::size_t>(b.tier)].take(bytes, before_allocation, draft.stream, needed);
+      b.offset = tiers_[static_cast<std::size_t>(b.tier)].take(bytes, before_allocation,
+                                                               draft.stream, needed);
     }
     emit(index, draft, own, needed, known);
     if (draft.kind == InstructionKind::kRelease) give_back(index, draft);
@@ -193,7 +198,8 @@ class ListPlanner {
 
   void require(Clock& needed, std::int32_t instruction) const {
     if (instruction < 0) return;
-    const auto s = static_cast<std::size_t>(result_.instructions[static_cast<std::size_t>(instruction)].stream);
+    const auto s = static_cast<std::size_t>(
+        result_.instructions[static_cast<std::size_t>(instruction)].stream);
     needed[s] = std::max(needed[s], instruction);
   }
 
@@ -206,7 +212,8 @@ class ListPlanner {
     }
   }
 
-  void emit(std::int32_t index, const Instruction& draft, std::size_t own, const Clock& needed, Clock known) {
+  void emit(std::int32_t index, const Instruction& draft, std::size_t own, const Clock& needed,
+            Clock known) {
     Instruction instruction = draft;
     // Latest first: waiting for a late instruction usually implies the earlier ones.
     std::array<std::int32_t, kStreamCount> order{};
@@ -245,9 +252,10 @@ class ListPlanner {
 
   void give_back(std::int32_t index, const Instruction& draft) {
     for (std::int32_t a = draft.accesses.begin; a < draft.accesses.end; ++a) {
-      const Buffer& b = class_.buffers[draft_.list.accesses[static_cast<std::size_t>(a)].buffer.index()];
-      tiers_[static_cast<std::size_t>(b.tier)].give_back(b.offset, round_up(b.bytes, kTensorAlignment), draft.stream,
-                                                         index);
+      const Buffer& b =
+          class_.buffers[draft_.list.accesses[static_cast<std::size_t>(a)].buffer.index()];
+      tiers_[static_cast<std::size_t>(b.tier)].give_back(
+          b.offset, round_up(b.bytes, kTensorAlignment), draft.stream, index);
     }
   }
 
@@ -279,7 +287,8 @@ void pass_memory(Lowering&, ClassDraft& c) {
       c.result.arena_bytes[t] = std::max(c.result.arena_bytes[t], planner.extent(t));
     }
   }
-  for (const Buffer& b : c.result.buffers) BAYPLAN_CHECK(b.offset >= 0, "a buffer that no program uses");
+  for (const Buffer& b : c.result.buffers)
+    BAYPLAN_CHECK(b.offset >= 0, "a buffer that no program uses");
 }
 
 }  // namespace bayplan

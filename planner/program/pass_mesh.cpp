@@ -19,7 +19,8 @@ void pass_mesh(Lowering& lowering, const Schedule& schedule) {
     return CommunicationGroupId(program.communication_groups.size() - 1);
   };
   lowering.world = add_group("world", kAllAxes);
-  lowering.data_parallel = add_group("dp", static_cast<AxisSet>(axis_bit(Axis::kDp) | axis_bit(Axis::kCp)));
+  lowering.data_parallel =
+      add_group("dp", static_cast<AxisSet>(axis_bit(Axis::kDp) | axis_bit(Axis::kCp)));
 
   lowering.unit_stage.assign(program.graph.units.size(), -1);
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
@@ -47,10 +48,10 @@ void pass_mesh(Lowering& lowering, const Schedule& schedule) {
       if (program.stage_rank[s] != pp) continue;
       c.result.stages.push_back(static_cast<std::int32_t>(s));
       const StagePlan& stage = plan.stages[s];
-      for (int u = stage.first_unit; u < stage.first_unit + stage.unit_count; ++u) c.units.push_back(UnitId(u));
+      for (int u = stage.first_unit; u < stage.first_unit + stage.unit_count; ++u)
+        c.units.push_back(UnitId(u));
     }
-    c.unit_buffers.assign(static_cast<std::size_t>(lowering.micro_batches) * program.units.size() * kUnitBufferCount,
-                          -1);
+    c.first_slot.assign(program.units.size(), -1);
     lowering.classes.push_back(std::move(c));
   }
 }

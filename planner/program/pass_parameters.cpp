@@ -22,7 +22,8 @@ class GroupBuilder {
   explicit GroupBuilder(Lowering& lowering) : lowering_(lowering) {}
 
   ParameterRef place(UnitId unit_id, std::int32_t index) {
-    const UnitParameter& parameter = lowering_.class_of(unit_id).parameters[static_cast<std::size_t>(index)];
+    const UnitParameter& parameter =
+        lowering_.class_of(unit_id).parameters[static_cast<std::size_t>(index)];
     const ProgramUnit& unit = lowering_.program.units[unit_id.index()];
     if (!parameter.tied_to.empty()) {
       for (const auto& [name, ref] : tied_) {
@@ -52,8 +53,8 @@ class GroupBuilder {
     const bool tied = !parameter.tied_to.empty();
     for (std::size_t g = first_of_unit_; g < groups.size(); ++g) {
       const ParameterGroup& group = groups[g];
-      if (group.owner == unit_id && !tied && !group.tied && group.weight_decay == parameter.weight_decay &&
-          group.trainable == parameter.trainable) {
+      if (group.owner == unit_id && !tied && !group.tied &&
+          group.weight_decay == parameter.weight_decay && group.trainable == parameter.trainable) {
         return ParameterGroupId(g);
       }
     }
@@ -107,9 +108,11 @@ void pass_parameters(Lowering& lowering) {
   for (ParameterGroup& group : program.parameter_groups) {
     std::sort(group.pp_coordinates.begin(), group.pp_coordinates.end());
     group.padded_elements = round_up(group.elements, replicas * kElementAlignment);
-    group.shard_elements = group.shard_axes != 0 ? group.padded_elements / replicas : group.padded_elements;
+    group.shard_elements =
+        group.shard_axes != 0 ? group.padded_elements / replicas : group.padded_elements;
     if (group.pp_coordinates.size() > 1 && !lowering.embedding.valid()) {
-      program.communication_groups.push_back({"embedding", axis_bit(Axis::kPp), group.pp_coordinates});
+      program.communication_groups.push_back(
+          {"embedding", axis_bit(Axis::kPp), group.pp_coordinates});
       lowering.embedding = CommunicationGroupId(program.communication_groups.size() - 1);
     }
   }

@@ -23,7 +23,8 @@ void pass_state(Lowering& lowering, ClassDraft& c) {
   const Program& program = lowering.program;
   const Precision& precision = program.job.precision;
   const std::size_t groups = program.parameter_groups.size();
-  for (auto* table : {&c.parameters, &c.gradients, &c.master, &c.moment1, &c.moment2}) table->assign(groups, {});
+  for (auto* table : {&c.parameters, &c.gradients, &c.master, &c.moment1, &c.moment2})
+    table->assign(groups, {});
   for (ParameterGroupId g : c.groups) {
     const ParameterGroup& group = program.parameter_groups[g.index()];
     const std::int64_t state = group.shard_elements * dtype_size(precision.state);
@@ -34,24 +35,34 @@ void pass_state(Lowering& lowering, ClassDraft& c) {
     c.moment1[g.index()] = add_state(c, BufferRole::kMoment1, g, state);
     c.moment2[g.index()] = add_state(c, BufferRole::kMoment2, g, state);
   }
-  c.scalars = add_state(c, BufferRole::kScalars, {}, static_cast<std::int64_t>((1 + groups) * sizeof(double)));
+  c.scalars = add_state(c, BufferRole::kScalars, {},
+                        static_cast<std::int64_t>((1 + groups) * sizeof(double)));
 
   std::int64_t workspace = 0;
   for (UnitId u : c.units) {
     const UnitLayout& layout = lowering.layout_of(u);
     workspace = std::max(workspace, layout.forward_scratch_bytes + layout.workspace_bytes[0]);
-    workspace = std::max(workspace, layout.fused.scratch_bytes +
-                                        std::max(layout.workspace_bytes[1], layout.workspace_bytes[2]));
+    workspace =
+        std::max(workspace, layout.fused.scratch_bytes +
+                                std::max(layout.workspace_bytes[1], layout.workspace_bytes[2]));
     workspace = std::max(workspace, layout.split.scratch_bytes + layout.workspace_bytes[1]);
     workspace = std::max(workspace, layout.workspace_bytes[2]);
   }
   if (workspace > 0) c.workspace = add_state(c, BufferRole::kWorkspace, {}, workspace);
 }
 
-BufferId unit_buffer(Lowering& lowering, ClassDraft& c, UnitId unit, std::int32_t micro_batch, UnitBuffer kind) {
-  const std::size_t slot =
-      (static_cast<std::size_t>(micro_batch) * lowering.program.units.size() + unit.index()) * kUnitBufferCount +
-      static_cast<std::size_t>(kind);
+BufferId unit_buffer(Lowering& lowering, ClassDraft& c, UnitId unit, std::int32_t micro_batch,
+                     UnitBuffer kind) {
+  std::int32_t& first = c.first_slot[unit.index()];
+  if (first < 0) {
+    first = static_cast<std::int32_t>(c.unit_buffers.size());
+    c.unit_buffers.resize(
+        c.unit_buffers.size() + static_cast<std::size_t>(lowering.micro_batches) * kUnitBufferCount,
+        -1);
+  }
+  const std::size_t slot = static_cast<std::size_t>(first) +
+                           static_cast<std::size_t>(micro_batch) * kUnitBufferCount +
+                           static_cast<std::size_t>(kind);
   if (c.unit_buffers[slot] >= 0) return BufferId(c.unit_buffers[slot]);
   const UnitLayout& layout = lowering.layout_of(unit);
   const UnitClass& unit_class = lowering.class_of(unit);
@@ -89,7 +100,8 @@ BufferId unit_buffer(Lowering& lowering, ClassDraft& c, UnitId unit, std::int32_
       b.role = BufferRole::kActivation;
       b.region = Region::kExternal;
       b.region_index = kind == UnitBuffer::kTokens ? 0 : 1;
-      b.bytes = lowering.program.job.micro_batch * lowering.program.job.seq * dtype_size(DType::kInt32);
+      b.bytes =
+          lowering.program.job.micro_batch * lowering.program.job.seq * dtype_size(DType::kInt32);
       break;
   }
   if (b.bytes == 0) return {};

@@ -7,8 +7,8 @@
 namespace bayplan {
 namespace {
 
-Instruction on_group(InstructionKind kind, Stream stream, Purpose purpose, CommunicationGroupId group,
-                     ParameterGroupId parameters = {}) {
+Instruction on_group(InstructionKind kind, Stream stream, Purpose purpose,
+                     CommunicationGroupId group, ParameterGroupId parameters = {}) {
   Instruction i;
   i.kind = kind;
   i.stream = stream;
@@ -23,15 +23,20 @@ struct Updater {
   ClassDraft& c;
   std::int64_t replicas = lowering.program.mesh.dp * lowering.program.mesh.cp;
 
-  const ParameterGroup& group(ParameterGroupId g) const { return lowering.program.parameter_groups[g.index()]; }
-  std::int64_t slice_elements(ParameterGroupId g) const { return group(g).padded_elements / replicas; }
+  const ParameterGroup& group(ParameterGroupId g) const {
+    return lowering.program.parameter_groups[g.index()];
+  }
+  std::int64_t slice_elements(ParameterGroupId g) const {
+    return group(g).padded_elements / replicas;
+  }
   bool sharded(ParameterGroupId g) const { return group(g).shard_axes != 0 && replicas > 1; }
   std::int64_t gradient_size() const { return dtype_size(lowering.program.job.precision.gradient); }
   std::int64_t state_size() const { return dtype_size(lowering.program.job.precision.state); }
 
   void reduce(Draft& draft, ParameterGroupId g) const {
     const BufferId gradient = c.gradients[g.index()];
-    const InstructionKind kind = sharded(g) ? InstructionKind::kReduceScatter : InstructionKind::kAllReduce;
+    const InstructionKind kind =
+        sharded(g) ? InstructionKind::kReduceScatter : InstructionKind::kAllReduce;
     draft.add(on_group(kind, Stream::kReduce, Purpose::kGrads, lowering.data_parallel, g),
               {use(c, gradient, AccessMode::kUpdate)});
   }
@@ -42,7 +47,8 @@ struct Updater {
       access.bytes = slice_elements(g) * gradient_size();
       access.sharded = true;
     }
-    Instruction i = on_group(InstructionKind::kAllReduce, Stream::kReduce, Purpose::kTiedGrads, lowering.embedding, g);
+    Instruction i = on_group(InstructionKind::kAllReduce, Stream::kReduce, Purpose::kTiedGrads,
+                             lowering.embedding, g);
     draft.add(i, {access});
   }
 
@@ -52,13 +58,16 @@ struct Updater {
     std::vector<Access> accesses{{c.scalars, first, all - first, AccessMode::kWrite, false}};
     for (ParameterGroupId g : c.groups) {
       if (!group(g).trainable || group(g).pp_coordinates.front() != c.result.pp) continue;
-      accesses.push_back(use_slice(c.gradients[g.index()], slice_elements(g) * gradient_size(), AccessMode::kRead));
+      accesses.push_back(use_slice(c.gradients[g.index()], slice_elements(g) * gradient_size(),
+                                   AccessMode::kRead));
     }
-    draft.add(on_group(InstructionKind::kGradientNorm, Stream::kCompute, Purpose::kNorm, lowering.data_parallel),
+    draft.add(on_group(InstructionKind::kGradientNorm, Stream::kCompute, Purpose::kNorm,
+                       lowering.data_parallel),
               accesses);
     if (lowering.program.world_size() > 1) {
-      draft.add(on_group(InstructionKind::kAllReduce, Stream::kReduce, Purpose::kNorm, lowering.world),
-                {use(c, c.scalars, AccessMode::kUpdate)});
+      draft.add(
+          on_group(InstructionKind::kAllReduce, Stream::kReduce, Purpose::kNorm, lowering.world),
+          {use(c, c.scalars, AccessMode::kUpdate)});
     }
   }
 
@@ -77,10 +86,12 @@ struct Updater {
     const bool has_master = c.master[g.index()].valid();
     accesses.push_back(part(c.parameters[g.index()], dtype_size(group(g).dtype),
                             has_master ? AccessMode::kWrite : AccessMode::kUpdate));
-    draft.add(on_group(InstructionKind::kOptimizerStep, Stream::kCompute, Purpose::kNone, lowering.data_parallel, g),
+    draft.add(on_group(InstructionKind::kOptimizerStep, Stream::kCompute, Purpose::kNone,
+                       lowering.data_parallel, g),
               accesses);
     if (shard) {
-      draft.add(on_group(InstructionKind::kAllGather, Stream::kGather, Purpose::kParams, lowering.data_parallel, g),
+      draft.add(on_group(InstructionKind::kAllGather, Stream::kGather, Purpose::kParams,
+                         lowering.data_parallel, g),
                 {use(c, c.parameters[g.index()], AccessMode::kUpdate)});
     }
   }
@@ -95,7 +106,8 @@ void insert_reductions(Updater& u, Draft& draft) {
     for (std::int32_t a = range.begin; a < range.end; ++a) {
       const Access& access = draft.list.accesses[static_cast<std::size_t>(a)];
       const Buffer& b = u.c.result.buffers[access.buffer.index()];
-      if (b.role == BufferRole::kGradients) last[b.parameter_group.index()] = static_cast<std::int32_t>(i);
+      if (b.role == BufferRole::kGradients)
+        last[b.parameter_group.index()] = static_cast<std::int32_t>(i);
     }
   }
   std::vector<std::vector<ParameterGroupId>> after(draft.list.instructions.size());
@@ -136,14 +148,18 @@ void pass_update(Lowering& lowering, ClassDraft& c) {
   train.add(end_step(), {use(c, c.scalars, AccessMode::kRead)});
 
   Draft& eval = c.draft(ProgramKind::kEvalStep);
-  const Access loss{c.scalars, 0, static_cast<std::int64_t>(sizeof(double)), AccessMode::kWrite, false};
+  const Access loss{c.scalars, 0, static_cast<std::int64_t>(sizeof(double)), AccessMode::kWrite,
+                    false};
   if (!holds_loss) {
-    eval.add(on_group(InstructionKind::kGradientNorm, Stream::kCompute, Purpose::kLoss, lowering.data_parallel), {loss});
+    eval.add(on_group(InstructionKind::kGradientNorm, Stream::kCompute, Purpose::kLoss,
+                      lowering.data_parallel),
+             {loss});
   }
   if (lowering.program.world_size() > 1) {
     Access update = loss;
     update.mode = AccessMode::kUpdate;
-    eval.add(on_group(InstructionKind::kAllReduce, Stream::kReduce, Purpose::kLoss, lowering.world), {update});
+    eval.add(on_group(InstructionKind::kAllReduce, Stream::kReduce, Purpose::kLoss, lowering.world),
+             {update});
   }
   Access read = loss;
   read.mode = AccessMode::kRead;
@@ -156,14 +172,16 @@ void pass_checkpoint(Lowering& lowering, ClassDraft& c) {
   Draft& save = c.draft(ProgramKind::kSave);
   for (ParameterGroupId g : c.groups) {
     std::vector<Access> writes{use(c, c.parameters[g.index()], AccessMode::kWrite)};
-    std::vector<Access> reads{
-        use_slice(c.parameters[g.index()], u.slice_elements(g) * dtype_size(u.group(g).dtype), AccessMode::kRead)};
+    std::vector<Access> reads{use_slice(c.parameters[g.index()],
+                                        u.slice_elements(g) * dtype_size(u.group(g).dtype),
+                                        AccessMode::kRead)};
     for (const auto* state : {&c.master, &c.moment1, &c.moment2}) {
       const BufferId b = (*state)[g.index()];
       if (!b.valid()) continue;
       writes.push_back(use(c, b, AccessMode::kWrite));
-      reads.push_back(u.sharded(g) ? use(c, b, AccessMode::kRead)
-                                   : use_slice(b, u.slice_elements(g) * u.state_size(), AccessMode::kRead));
+      reads.push_back(u.sharded(g)
+                          ? use(c, b, AccessMode::kRead)
+                          : use_slice(b, u.slice_elements(g) * u.state_size(), AccessMode::kRead));
     }
     Instruction i;
     i.kind = InstructionKind::kInitialize;
@@ -172,7 +190,9 @@ void pass_checkpoint(Lowering& lowering, ClassDraft& c) {
     load.add(i, writes);
     // Of several copies of a tied weight, the first pipeline rank's is saved.
     if (u.group(g).pp_coordinates.front() != c.result.pp) continue;
-    save.add(on_group(InstructionKind::kOffload, Stream::kD2h, Purpose::kCheckpoint, lowering.data_parallel, g), reads);
+    save.add(on_group(InstructionKind::kOffload, Stream::kD2h, Purpose::kCheckpoint,
+                      lowering.data_parallel, g),
+             reads);
   }
   load.add(end_step(), std::span<const Access>());
   save.add(end_step(), std::span<const Access>());

@@ -237,8 +237,7 @@ std::int64_t sent_bytes(const Program& program, int rank, const InstructionList&
   const ByteInterval payload = collective_payload(program, rank, list, instruction).bytes;
   const std::int64_t bytes = payload.end - payload.begin;
   if (is_send(instruction.kind)) return bytes;
-  const auto n =
-      static_cast<std::int64_t>(group_members(program, instruction.group, rank).size());
+  const auto n = static_cast<std::int64_t>(group_members(program, instruction.group, rank).size());
   const std::int64_t i = group_index(program, instruction.group, rank);
   if (instruction.kind == InstructionKind::kBroadcast) return i == 0 ? bytes * (n - 1) : 0;
   if (instruction.kind != InstructionKind::kAllReduce) {
@@ -246,8 +245,8 @@ std::int64_t sent_bytes(const Program& program, int rank, const InstructionList&
     return instruction.kind == InstructionKind::kReduceScatter ? bytes - shard : shard * (n - 1);
   }
   const Buffer& buffer =
-      program.class_of(rank)
-          .buffers[list.accesses[static_cast<std::size_t>(instruction.accesses.begin)].buffer.index()];
+      program.class_of(rank).buffers
+          [list.accesses[static_cast<std::size_t>(instruction.accesses.begin)].buffer.index()];
   const std::int64_t size = dtype_size(state_dtype(program, buffer.role));
   const std::int64_t elements = bytes / size;
   const std::int64_t own = (elements * (i + 1) / n - elements * i / n) * size;

@@ -36,7 +36,7 @@ enum class BufferRole : std::uint8_t {
   kActivationGradient,  // boundary gradients and stashes
   kLogits,              // saved region of the head
   kWorkspace,
-  kScalars,             // loss, norm partials, flags
+  kScalars,  // loss, norm partials, flags
 };
 constexpr int kBufferRoleCount = 11;
 std::string_view buffer_role_name(BufferRole role);
@@ -46,7 +46,7 @@ std::string_view memory_term_name(BufferRole role);
 struct Buffer {
   Tier tier = Tier::kDevice;
   BufferRole role = BufferRole::kActivation;
-  Region region = Region::kNone;     // of unit buffers
+  Region region = Region::kNone;  // of unit buffers
   std::int32_t region_index = 0;
   UnitId unit;                       // of unit buffers
   std::int32_t micro_batch = -1;     // of per-micro-batch buffers
@@ -90,9 +90,9 @@ struct ParameterGroup {
   AxisSet shard_axes = 0;       // axes that optimizer state is sharded over (ZeRO 1: dp)
   AxisSet replicated_axes = 0;  // axes over which gradients are reduced
   std::vector<GroupParameter> parameters;
-  std::int64_t elements = 0;         // including alignment gaps
-  std::int64_t padded_elements = 0;  // multiple of the shard count · alignment
-  std::int64_t shard_elements = 0;   // padded_elements / shard count
+  std::int64_t elements = 0;                 // including alignment gaps
+  std::int64_t padded_elements = 0;          // multiple of the shard count · alignment
+  std::int64_t shard_elements = 0;           // padded_elements / shard count
   std::vector<std::int32_t> pp_coordinates;  // pipeline ranks that hold a copy, ascending
 };
 
@@ -107,8 +107,8 @@ struct ProgramUnit {
   std::int32_t stage = 0;
   std::string name;
   std::vector<BoundarySource> sources;
-  std::vector<ParameterRef> parameters;        // aligned with UnitClass::parameters
-  std::vector<ParameterGroupId> groups;        // groups the unit touches, owned or not
+  std::vector<ParameterRef> parameters;  // aligned with UnitClass::parameters
+  std::vector<ParameterGroupId> groups;  // groups the unit touches, owned or not
 };
 
 enum class ProgramKind : std::uint8_t { kLoad, kTrainStep, kEvalStep, kSave };
@@ -117,11 +117,11 @@ std::string_view program_kind_name(ProgramKind kind);
 
 /// Ranks with equal stages, group shapes and hardware share one class.
 struct RankClass {
-  int pp = 0;                          // pipeline coordinate
-  std::vector<std::int32_t> stages;    // held here, ascending
+  int pp = 0;                        // pipeline coordinate
+  std::vector<std::int32_t> stages;  // held here, ascending
   std::vector<Buffer> buffers;
   std::array<InstructionList, kProgramKindCount> programs;
-  std::array<std::int64_t, kTierCount> arena_bytes{};  // extent; = predicted peak per tier
+  std::array<std::int64_t, kTierCount> arena_bytes{};        // extent; = predicted peak per tier
   std::array<std::int64_t, kProgramKindCount> peak_bytes{};  // device extent per sub-program
   std::int64_t micro_batches = 0;
 };
@@ -132,8 +132,8 @@ struct Program {
   TrainingJob job;
   int threads_per_rank = 1;
   DType reduction_dtype = DType::kFp32;  // what gradients are rounded to on the wire
-  ModelGraph graph;                  // classes and units as lowered
-  std::vector<UnitLayout> layouts;   // per unit class
+  ModelGraph graph;                      // classes and units as lowered
+  std::vector<UnitLayout> layouts;       // per unit class
   std::vector<ProgramUnit> units;
   std::vector<ParameterGroup> parameter_groups;
   std::vector<CommunicationGroup> communication_groups;

@@ -67,8 +67,8 @@ void add_instruction(std::string& out, const InstructionList& list, std::size_t 
   if (i.run_time_count.valid()) add(out, "count"), add_indexed(out, 'b', i.run_time_count.value);
   for (std::int32_t a = i.accesses.begin; a < i.accesses.end; ++a) {
     const Access& access = list.accesses[static_cast<std::size_t>(a)];
-    const bool same_mode = a > i.accesses.begin &&
-                           list.accesses[static_cast<std::size_t>(a - 1)].mode == access.mode;
+    const bool same_mode =
+        a > i.accesses.begin && list.accesses[static_cast<std::size_t>(a - 1)].mode == access.mode;
     if (!same_mode) add(out, text::kModeWords[static_cast<std::size_t>(access.mode)]);
     add_access(out, access, buffers);
   }
@@ -132,7 +132,8 @@ std::string to_text(const Program& program) {
     add(out, "micro_batches", rank_class.micro_batches);
     out += "\narena";
     for (int t = 0; t < kTierCount; ++t) {
-      add(out, tier_name(static_cast<Tier>(t)), rank_class.arena_bytes[static_cast<std::size_t>(t)]);
+      add(out, tier_name(static_cast<Tier>(t)),
+          rank_class.arena_bytes[static_cast<std::size_t>(t)]);
     }
     out += "\npeak";
     for (int k = 0; k < kProgramKindCount; ++k) {

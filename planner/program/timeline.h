@@ -10,8 +10,8 @@
 
 namespace bayplan {
 
-/// One executed instruction. `ready` is when it was issued and its waits were done; between ready and
-/// start it waited for its stream or its partners.
+/// One executed instruction. `ready` is when it was issued and its waits were done; between ready
+/// and start it waited for its stream or its partners.
 struct TimelineEvent {
   std::int32_t rank = 0;
   std::int32_t step = 0;

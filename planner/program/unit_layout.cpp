@@ -46,7 +46,7 @@ std::int64_t place_blocks(std::vector<ScratchBlock>& blocks) {
 
 /// Which tensors carry a gradient, and who reads what in backward.
 struct GradientFlow {
-  std::vector<bool> requires_gradient;  // per tensor
+  std::vector<bool> requires_gradient;     // per tensor
   std::vector<bool> runs_backward_input;   // per operator
   std::vector<bool> runs_backward_weight;  // per operator
 };
@@ -54,17 +54,20 @@ struct GradientFlow {
 GradientFlow gradient_flow(const UnitClass& unit) {
   GradientFlow flow;
   flow.requires_gradient.assign(unit.tensors.size(), false);
-  for (std::int32_t t : unit.boundary_inputs) flow.requires_gradient[static_cast<std::size_t>(t)] = true;
+  for (std::int32_t t : unit.boundary_inputs)
+    flow.requires_gradient[static_cast<std::size_t>(t)] = true;
   for (const Operator& op : unit.operators) {
     const OperatorSpec& spec = operator_spec(op.kind);
     bool trainable = false;
-    for (std::int32_t p : op.parameters) trainable |= unit.parameters[static_cast<std::size_t>(p)].trainable;
+    for (std::int32_t p : op.parameters)
+      trainable |= unit.parameters[static_cast<std::size_t>(p)].trainable;
     bool through = false;
     for (std::size_t i = 0; i < op.inputs.size(); ++i) {
       through |= has_bit(spec.differentiable_inputs, i) &&
                  flow.requires_gradient[static_cast<std::size_t>(op.inputs[i])];
     }
-    for (std::int32_t t : op.outputs) flow.requires_gradient[static_cast<std::size_t>(t)] = trainable || through;
+    for (std::int32_t t : op.outputs)
+      flow.requires_gradient[static_cast<std::size_t>(t)] = trainable || through;
     flow.runs_backward_input.push_back(through);
     flow.runs_backward_weight.push_back(trainable);
   }
@@ -84,13 +87,15 @@ Placement append(Region region, std::int64_t bytes, std::int64_t& extent) {
   return p;
 }
 
-void place_values(const UnitClass& unit, const Precision& precision, const std::vector<bool>& for_input,
-                  const std::vector<bool>& for_weight, UnitLayout& layout) {
+void place_values(const UnitClass& unit, const Precision& precision,
+                  const std::vector<bool>& for_input, const std::vector<bool>& for_weight,
+                  UnitLayout& layout) {
   const std::size_t n = unit.tensors.size();
   layout.values.assign(n, {});
   auto name_region = [&](const std::vector<std::int32_t>& tensors, Region region) {
     for (std::size_t i = 0; i < tensors.size(); ++i) {
-      layout.values[static_cast<std::size_t>(tensors[i])] = {region, static_cast<std::int32_t>(i), 0};
+      layout.values[static_cast<std::size_t>(tensors[i])] = {region, static_cast<std::int32_t>(i),
+                                                             0};
     }
   };
   name_region(unit.external_inputs, Region::kExternal);
@@ -160,7 +165,8 @@ class BackwardPlanner {
     producer_.assign(unit.tensors.size(), -1);
     for (std::size_t o = 0; o < unit.operators.size(); ++o) {
       const Operator& op = unit.operators[o];
-      for (std::int32_t t : op.outputs) producer_[static_cast<std::size_t>(t)] = static_cast<int>(o);
+      for (std::int32_t t : op.outputs)
+        producer_[static_cast<std::size_t>(t)] = static_cast<int>(o);
       for (std::size_t i = 0; i < op.inputs.size(); ++i) {
         if (takes_gradient(op, i)) ++pending_uses_[static_cast<std::size_t>(op.inputs[i])];
       }
@@ -204,7 +210,8 @@ class BackwardPlanner {
 
   int boundary_input_index(std::int32_t tensor) const {
     const auto it = std::find(unit_.boundary_inputs.begin(), unit_.boundary_inputs.end(), tensor);
-    return it == unit_.boundary_inputs.end() ? -1 : static_cast<int>(it - unit_.boundary_inputs.begin());
+    return it == unit_.boundary_inputs.end() ? -1
+                                             : static_cast<int>(it - unit_.boundary_inputs.begin());
   }
 
   std::vector<int> read_output_gradients(std::size_t o, int time) {
@@ -215,7 +222,8 @@ class BackwardPlanner {
       result.push_back(s);
       if (s < 0) continue;
       storage(s).last = std::max(storage(s).last, time);
-      if (split_ && flow_.runs_backward_weight[o] && operator_spec(op.kind).backward_weight.output_gradient) {
+      if (split_ && flow_.runs_backward_weight[o] &&
+          operator_spec(op.kind).backward_weight.output_gradient) {
         storage(s).read_by_backward_weight = true;
       }
     }
@@ -246,9 +254,9 @@ class BackwardPlanner {
       const int boundary = last ? boundary_input_index(tensor) : -1;
       const std::int64_t bytes = tensor_bytes(layout_.shapes[t], precision_);
       auto fresh = [&] {
-        return boundary >= 0
-                   ? add_storage(Region::kBoundaryInputGradient, static_cast<std::int32_t>(boundary), 0, time)
-                   : add_storage(Region::kScratch, 0, bytes, time);
+        return boundary >= 0 ? add_storage(Region::kBoundaryInputGradient,
+                                           static_cast<std::int32_t>(boundary), 0, time)
+                             : add_storage(Region::kScratch, 0, bytes, time);
       };
       SlotDraft& slot = slots[i];
       if (spec.gradient_is_identity) {
@@ -262,10 +270,12 @@ class BackwardPlanner {
       } else if (earlier < 0) {
         slot = {Action::kWrite, fresh(), -1};
       } else {
-        const bool in_place = boundary < 0 && spec.adds_residual_gradient && may_overwrite(earlier, tensor);
+        const bool in_place =
+            boundary < 0 && spec.adds_residual_gradient && may_overwrite(earlier, tensor);
         slot = {Action::kAdd, in_place ? earlier : fresh(), earlier};
       }
-      if (slot.residual >= 0) storage(slot.residual).last = std::max(storage(slot.residual).last, time);
+      if (slot.residual >= 0)
+        storage(slot.residual).last = std::max(storage(slot.residual).last, time);
       storage(slot.target).last = std::max(storage(slot.target).last, time);
       storage_of_[t] = slot.target;
     }
@@ -290,7 +300,8 @@ class BackwardPlanner {
       }
     }
     result.scratch_bytes = place_blocks(blocks);  // storages are created in time order
-    for (std::size_t b = 0; b < blocks.size(); ++b) storages_[block_storage[b]].offset = blocks[b].offset;
+    for (std::size_t b = 0; b < blocks.size(); ++b)
+      storages_[block_storage[b]].offset = blocks[b].offset;
     auto placement = [&](int s) {
       if (s < 0) return Placement{};
       const GradientStorage& g = storage(s);
@@ -321,8 +332,8 @@ class BackwardPlanner {
 
 }  // namespace
 
-UnitLayout lay_out_unit(const UnitClass& unit, const std::vector<TensorShape>& shapes, const Precision& precision,
-                        int threads) {
+UnitLayout lay_out_unit(const UnitClass& unit, const std::vector<TensorShape>& shapes,
+                        const Precision& precision, int threads) {
   BAYPLAN_CHECK(shapes.size() == unit.tensors.size(), "one shape per tensor");
   UnitLayout layout;
   layout.shapes = shapes;
@@ -347,7 +358,8 @@ UnitLayout lay_out_unit(const UnitClass& unit, const std::vector<TensorShape>& s
 
   auto bytes_of = [&](const std::vector<std::int32_t>& tensors) {
     std::vector<std::int64_t> bytes;
-    for (std::int32_t t : tensors) bytes.push_back(tensor_bytes(shapes[static_cast<std::size_t>(t)], precision));
+    for (std::int32_t t : tensors)
+      bytes.push_back(tensor_bytes(shapes[static_cast<std::size_t>(t)], precision));
     return bytes;
   };
   layout.boundary_input_bytes = bytes_of(unit.boundary_inputs);
@@ -360,7 +372,8 @@ UnitLayout lay_out_unit(const UnitClass& unit, const std::vector<TensorShape>& s
   auto for_either = [&](const std::vector<std::int32_t>& tensors) {
     std::vector<bool> result;
     for (std::int32_t t : tensors) {
-      result.push_back(for_input[static_cast<std::size_t>(t)] || for_weight[static_cast<std::size_t>(t)]);
+      result.push_back(for_input[static_cast<std::size_t>(t)] ||
+                       for_weight[static_cast<std::size_t>(t)]);
     }
     return result;
   };
@@ -381,9 +394,10 @@ UnitLayout lay_out_unit(const UnitClass& unit, const std::vector<TensorShape>& s
     const std::vector<TensorShape> statistics = gather(op.statistics);
     for (const Phase phase : {Phase::kForward, Phase::kBackwardInput, Phase::kBackwardWeight}) {
       std::int64_t& most = layout.workspace_bytes[static_cast<std::size_t>(phase)];
-      most = std::max(most, operator_spec(op.kind)
-                                .workspace(op, {inputs, outputs, statistics}, phase, precision, threads)
-                                .value);
+      most = std::max(most,
+                      operator_spec(op.kind)
+                          .workspace(op, {inputs, outputs, statistics}, phase, precision, threads)
+                          .value);
     }
   }
   for (std::int64_t& bytes : layout.workspace_bytes) bytes = round_up(bytes, kTensorAlignment);

@@ -26,7 +26,7 @@ enum class Region : std::uint8_t {
   kLoss,            // the rank's summed loss
   kBoundaryOutputGradient,
   kBoundaryInputGradient,
-  kGradientStash,   // output gradients that a split backward keeps for backward_weight
+  kGradientStash,  // output gradients that a split backward keeps for backward_weight
 };
 
 struct Placement {
@@ -64,8 +64,8 @@ struct BackwardLayout {
 };
 
 struct UnitLayout {
-  std::vector<TensorShape> shapes;   // per tensor
-  std::vector<Placement> values;     // per tensor
+  std::vector<TensorShape> shapes;                  // per tensor
+  std::vector<Placement> values;                    // per tensor
   std::vector<std::int64_t> boundary_input_bytes;   // unpadded
   std::vector<std::int64_t> boundary_output_bytes;  // unpadded
   std::vector<std::int64_t> external_bytes;
@@ -85,7 +85,7 @@ struct UnitLayout {
 };
 
 /// Lays out one unit class for one micro-batch. shapes: from infer_class_shapes.
-UnitLayout lay_out_unit(const UnitClass& unit, const std::vector<TensorShape>& shapes, const Precision& precision,
-                        int threads);
+UnitLayout lay_out_unit(const UnitClass& unit, const std::vector<TensorShape>& shapes,
+                        const Precision& precision, int threads);
 
 }  // namespace bayplan

@@ -19,7 +19,8 @@ std::string describe(const InstructionList& list, std::int32_t instruction) {
 }
 
 std::string describe_contents(const Buffer& b) {
-  std::string s(b.region == Region::kNone ? buffer_role_name(b.role) : text::kRegionWords[static_cast<std::size_t>(b.region)]);
+  std::string s(b.region == Region::kNone ? buffer_role_name(b.role)
+                                          : text::kRegionWords[static_cast<std::size_t>(b.region)]);
   if (b.unit.valid()) s += " of unit " + std::to_string(b.unit.value);
   if (b.parameter_group.valid()) s += " of group " + std::to_string(b.parameter_group.value);
   if (b.micro_batch >= 0) s += ", micro-batch " + std::to_string(b.micro_batch);
@@ -62,8 +63,7 @@ std::int64_t slice_count(const Program& program, const Instruction& i, const Buf
     return n / program.mesh.pp * static_cast<std::int64_t>(group.pp_coordinates.size());
   }
   if (!buffer.parameter_group.valid()) return 0;
-  return degree(program.mesh,
-                program.parameter_groups[buffer.parameter_group.index()].shard_axes);
+  return degree(program.mesh, program.parameter_groups[buffer.parameter_group.index()].shard_axes);
 }
 
 namespace {
@@ -74,8 +74,9 @@ Folding fold(const Program& program) {
   const int per_stage = world / mesh.pp;  // ranks of one pipeline coordinate are neighbours
   bool symmetric = true;
   for (int rank = 0; rank < world; ++rank) {
-    symmetric = symmetric && program.rank_class[static_cast<std::size_t>(rank)] ==
-                                 program.rank_class[static_cast<std::size_t>(rank / per_stage * per_stage)];
+    symmetric =
+        symmetric && program.rank_class[static_cast<std::size_t>(rank)] ==
+                         program.rank_class[static_cast<std::size_t>(rank / per_stage * per_stage)];
   }
   Folding folding;
   for (int rank = 0; rank < world; ++rank) {
@@ -92,8 +93,8 @@ void check_class(const Program& program, std::int32_t index, int first_rank,
   check_budget(rank_class, first_rank, options, findings);
   for (int k = 0; k < kProgramKindCount; ++k) {
     const auto kind = static_cast<ProgramKind>(k);
-    const ClassProgram p{program, rank_class, rank_class.programs[static_cast<std::size_t>(k)], kind,
-                         first_rank};
+    const ClassProgram p{program, rank_class, rank_class.programs[static_cast<std::size_t>(k)],
+                         kind, first_rank};
     const HappensBefore order(p.list);
     check_accumulation(p, findings);
     check_accesses(p, findings);
@@ -145,6 +146,7 @@ std::vector<VerifyFinding> verify(const Program& program, const VerifyOptions& o
   Findings findings(options.max_findings);
   check_form(program, findings);
   if (!findings.empty()) return findings.take();
+  check_batch(program, findings);
   const Folding folding = fold(program);
   for (int k = 0; k < kProgramKindCount; ++k) {
     const auto kind = static_cast<ProgramKind>(k);

@@ -14,12 +14,12 @@
 namespace bayplan {
 
 enum class Violation : std::uint8_t {
-  kMalformed,          // index out of range, wait on itself or on a later instruction
-  kDeadlock,           // a rank never finishes under rendezvous semantics
-  kUnmatched,          // a send without its receive, or a collective that a member never joins
-  kSizeMismatch,       // partners disagree about bytes, dtype or purpose
-  kGroupOrder,         // members of a group issue its operations in different orders
-  kUseBeforeWrite,     // reads bytes that nothing wrote, or another instruction than before wrote
+  kMalformed,       // index out of range, wait on itself or on a later instruction
+  kDeadlock,        // a rank never finishes under rendezvous semantics
+  kUnmatched,       // a send without its receive, or a collective that a member never joins
+  kSizeMismatch,    // partners disagree about bytes, dtype or purpose
+  kGroupOrder,      // members of a group issue its operations in different orders
+  kUseBeforeWrite,  // reads bytes that nothing wrote, or another instruction than before wrote
   kUseAfterRelease,
   kRace,               // two uses of the same bytes, one of them a write, without happens-before
   kOverlap,            // two live buffers share bytes without happens-before

@@ -56,9 +56,7 @@ class AccessCheck {
   const ParameterGroup& group(ParameterGroupId g) const {
     return program().parameter_groups[g.index()];
   }
-  bool sharded(ParameterGroupId g) const {
-    return degree(program().mesh, group(g).shard_axes) > 1;
-  }
+  bool sharded(ParameterGroupId g) const { return degree(program().mesh, group(g).shard_axes) > 1; }
   bool holds(BufferRole role, ParameterGroupId g) const {
     return std::any_of(p_.rank_class.buffers.begin(), p_.rank_class.buffers.end(),
                        [&](const Buffer& b) { return b.role == role && b.parameter_group == g; });
@@ -238,9 +236,9 @@ class AccessCheck {
       }
     }
     const BackwardLayout& backward = split ? layout.split : layout.fused;
-    want_workspace((input ? backward.scratch_bytes : 0) +
-                   std::max(input ? layout.workspace_bytes[1] : 0,
-                            weight ? layout.workspace_bytes[2] : 0));
+    want_workspace(
+        (input ? backward.scratch_bytes : 0) +
+        std::max(input ? layout.workspace_bytes[1] : 0, weight ? layout.workspace_bytes[2] : 0));
     return true;
   }
 
@@ -333,11 +331,11 @@ class AccessCheck {
   void check_access(std::int32_t index, const Instruction& i, const Access& access) {
     const Buffer& buffer = p_.buffer(access.buffer);
     const auto name = [&] { return describe(p_.rank_class, access.buffer); };
-    const auto wanted = std::find_if(wanted_.begin(), wanted_.end(), [&](const Wanted& w) {
-      return !w.met && is_for(w, buffer);
-    });
+    const auto wanted = std::find_if(wanted_.begin(), wanted_.end(),
+                                     [&](const Wanted& w) { return !w.met && is_for(w, buffer); });
     if (wanted == wanted_.end()) {
-      return report(Violation::kMalformed, index, "touches " + name() + ", which is not its business");
+      return report(Violation::kMalformed, index,
+                    "touches " + name() + ", which is not its business");
     }
     wanted->met = true;
     if ((wanted->modes & (1u << static_cast<unsigned>(access.mode))) == 0) {
@@ -407,7 +405,8 @@ std::optional<std::int64_t> content_bytes(const Program& program, const Buffer& 
     switch (b.region) {
       case Region::kBoundaryOutput:
       case Region::kBoundaryOutputGradient:
-        return index < layout.boundary_output_bytes.size() ? layout.boundary_output_bytes[index] : 0;
+        return index < layout.boundary_output_bytes.size() ? layout.boundary_output_bytes[index]
+                                                           : 0;
       case Region::kSavedForInput:
         return layout.saved_for_input_bytes;
       case Region::kSavedForWeight:

@@ -9,7 +9,7 @@ namespace {
 
 /// One sum under way.
 struct Sum {
-  std::int32_t last = -1;         // micro-batch
+  std::int32_t last = -1;          // micro-batch
   std::int32_t last_by_unit = -1;  // its unit; tied weights receive from several
   std::int32_t instruction = -1;
 };
@@ -22,8 +22,9 @@ void check_accumulation(const ClassProgram& p, Findings& findings) {
   const auto add = [&](Sum& sum, std::int32_t index, AccessMode mode, BufferId buffer) {
     const Instruction& i = p.at(index);
     const auto report = [&](const std::string& problem) {
-      findings.add(Violation::kAccumulationOrder, p.kind, p.rank, InstructionId(index),
-                   describe(p.list, index) + " adds to " + describe(p.rank_class, buffer) + problem);
+      findings.add(
+          Violation::kAccumulationOrder, p.kind, p.rank, InstructionId(index),
+          describe(p.list, index) + " adds to " + describe(p.rank_class, buffer) + problem);
     };
     const bool first = sum.instruction < 0;
     if (first != (mode == AccessMode::kWrite)) {
@@ -37,8 +38,8 @@ void check_accumulation(const ClassProgram& p, Findings& findings) {
   for (std::int32_t index = 0; index < p.size() && !findings.full(); ++index) {
     const Instruction& i = p.at(index);
     const bool forward = i.kind == InstructionKind::kForward;
-    const bool backward = i.kind == InstructionKind::kBackward ||
-                          i.kind == InstructionKind::kBackwardWeight;
+    const bool backward =
+        i.kind == InstructionKind::kBackward || i.kind == InstructionKind::kBackwardWeight;
     if (!forward && !backward) continue;
     for (std::int32_t a = i.accesses.begin; a < i.accesses.end; ++a) {
       const Access& access = p.access(a);

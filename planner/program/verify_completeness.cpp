@@ -24,8 +24,8 @@ struct Task {
 };
 
 Task task_of(const Instruction& i) {
-  return {i.kind,  i.purpose,     i.unit.value,           i.boundary, i.peer_stage,
-          i.stage, i.micro_batch, i.parameter_group.value};
+  return {i.kind,       i.purpose, i.unit.value,  i.boundary,
+          i.peer_stage, i.stage,   i.micro_batch, i.parameter_group.value};
 }
 
 std::string task_text(const Task& t) {
@@ -89,7 +89,8 @@ class TaskList {
   explicit TaskList(const Job& job) : job_(job) {
     switch (job.p.kind) {
       case ProgramKind::kLoad:
-        for (ParameterGroupId g : job.groups) add_group(InstructionKind::kInitialize, Purpose::kNone, g);
+        for (ParameterGroupId g : job.groups)
+          add_group(InstructionKind::kInitialize, Purpose::kNone, g);
         break;
       case ProgramKind::kTrainStep:
         add_micro_batches(true);
@@ -225,13 +226,6 @@ void check_tasks(const Job& job, Findings& findings) {
   for (std::int32_t i = 0; i < p.size(); ++i) {
     if (p.at(i).kind != InstructionKind::kRelease) found.emplace_back(task_of(p.at(i)), i);
   }
-  for (auto& [task, index] : found) {
-    // The boundary of an unmatched instruction and the stage of one that belongs to a parameter
-    // group or to the step say nothing.
-    if (task.kind > InstructionKind::kRecvGradient || task.kind == InstructionKind::kInitialize) {
-      task.stage = -1;
-    }
-  }
   std::sort(found.begin(), found.end());
   auto f = found.begin();
   for (const Task& task : expected.tasks()) {
@@ -242,7 +236,8 @@ void check_tasks(const Job& job, Findings& findings) {
     if (f != found.end() && f->first == task) {
       ++f;
     } else {
-      findings.add(Violation::kMissing, p.kind, p.rank, {}, "the program lacks: " + task_text(task));
+      findings.add(Violation::kMissing, p.kind, p.rank, {},
+                   "the program lacks: " + task_text(task));
     }
   }
   for (; f != found.end(); ++f) {
@@ -319,8 +314,8 @@ class Flow {
 
   void follow_compute(std::int32_t index, const Instruction& i) {
     if (!i.unit.valid()) return;
-    const bool weight = i.kind == InstructionKind::kBackward ||
-                        i.kind == InstructionKind::kBackwardWeight;
+    const bool weight =
+        i.kind == InstructionKind::kBackward || i.kind == InstructionKind::kBackwardWeight;
     for (ParameterGroupId g : job_.p.program.units[i.unit.index()].groups) {
       GroupState& s = state(g);
       if (s.stepped) report(index, "uses " + name(g) + " behind its update");
@@ -336,7 +331,8 @@ class Flow {
     }
     if (i.kind == InstructionKind::kBackwardInput) inputs_.push_back({i.unit, i.micro_batch});
     if (i.kind == InstructionKind::kBackwardWeight && updates_statistics(i.unit) &&
-        std::find(inputs_.begin(), inputs_.end(), std::pair(i.unit, i.micro_batch)) == inputs_.end()) {
+        std::find(inputs_.begin(), inputs_.end(), std::pair(i.unit, i.micro_batch)) ==
+            inputs_.end()) {
       report(index, "reads statistics that backward_input has yet to update");
     }
   }
@@ -430,9 +426,9 @@ class Flow {
         all_or(group->pp_coordinates, group->axes) == all_or(pp, axes)) {
       return;
     }
-    findings_.add(Violation::kMissing, job_.p.kind, job_.p.rank, InstructionId(index),
-                  describe(job_.p.list, index) +
-                      " is over other ranks than those that have to take part");
+    findings_.add(
+        Violation::kMissing, job_.p.kind, job_.p.rank, InstructionId(index),
+        describe(job_.p.list, index) + " is over other ranks than those that have to take part");
   }
 
   /// The pipeline coordinates that a group keeps, written out where it varies on them.
@@ -473,6 +469,22 @@ void check_end(const ClassProgram& p, const HappensBefore& order, Findings& find
 }
 
 }  // namespace
+
+void check_batch(const Program& program, Findings& findings) {
+  const Mesh& mesh = program.mesh;
+  for (int pp = 0; pp < mesh.pp; ++pp) {
+    std::int64_t samples = 0;
+    for (int dp = 0; dp < mesh.dp; ++dp) {
+      samples +=
+          program.class_of(mesh.rank_of({{pp, dp, 0, 0}})).micro_batches * program.job.micro_batch;
+    }
+    if (samples == program.job.global_batch) continue;
+    findings.add(Violation::kMissing, ProgramKind::kTrainStep, mesh.rank_of({{pp, 0, 0, 0}}), {},
+                 "the replicas of pipeline rank " + std::to_string(pp) + " process " +
+                     std::to_string(samples) + " samples, the global batch is " +
+                     std::to_string(program.job.global_batch));
+  }
+}
 
 void check_completeness(const ClassProgram& p, const HappensBefore& order, Findings& findings) {
   const Job job(p);

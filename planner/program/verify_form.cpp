@@ -24,16 +24,18 @@ class ClassForm {
       : program_(program), class_(rank_class), rank_(rank), findings_(findings) {}
 
   void check() {
-    for (std::int32_t stage : class_.stages) {
-      if (!inside(stage, program_.stage_rank.size()) ||
-          program_.stage_rank[static_cast<std::size_t>(stage)] != class_.pp) {
-        report(ProgramKind::kTrainStep, {},
-               "the class claims stage " + number(stage) + ", which is not on pipeline rank " +
-                   number(class_.pp));
-      }
+    std::vector<std::int32_t> stages;
+    for (std::size_t s = 0; s < program_.stage_rank.size(); ++s) {
+      if (program_.stage_rank[s] == class_.pp) stages.push_back(static_cast<std::int32_t>(s));
     }
-    if (class_.micro_batches < 0) {
-      report(ProgramKind::kTrainStep, {}, "the number of micro-batches is negative");
+    if (class_.stages != stages) {
+      report(ProgramKind::kTrainStep, {},
+             "the class claims other stages than those of pipeline rank " + number(class_.pp));
+    }
+    if (class_.micro_batches < 0 || class_.micro_batches > program_.job.global_batch) {
+      report(ProgramKind::kTrainStep, {},
+             number(class_.micro_batches) + " micro-batches, with a global batch of " +
+                 number(program_.job.global_batch) + " samples");
     }
     for (std::size_t b = 0; b < class_.buffers.size(); ++b) check_buffer(BufferId(b));
     if (!findings_.empty()) return;  // instructions are judged against sound buffers
@@ -73,10 +75,40 @@ class ClassForm {
     }
     const bool of_unit = b.region != Region::kNone;
     const bool of_group = b.role <= BufferRole::kMoment2;
-    if (of_unit && (!b.unit.valid() || b.micro_batch < 0)) {
-      return bad("has a region but no unit and micro-batch");
+    if (of_unit != has_region(b.role) || of_unit != b.unit.valid() ||
+        of_unit != (b.micro_batch >= 0) || of_group != b.parameter_group.valid() ||
+        (!of_unit && b.region_index != 0)) {
+      return bad(
+          "mixes what belongs to a unit and micro-batch with what belongs to a parameter "
+          "group or to the rank");
     }
-    if (of_group && !b.parameter_group.valid()) return bad("has no parameter group");
+    if (of_unit && !fits(b.role, b.region)) return bad("has a role that its region cannot have");
+  }
+
+  static bool has_region(BufferRole role) {
+    return role == BufferRole::kActivation || role == BufferRole::kSaved ||
+           role == BufferRole::kActivationGradient || role == BufferRole::kLogits;
+  }
+
+  static bool fits(BufferRole role, Region region) {
+    switch (region) {
+      case Region::kExternal:
+      case Region::kBoundaryOutput:
+        return role == BufferRole::kActivation;
+      case Region::kSavedForInput:
+      case Region::kSavedForWeight:
+        return role == BufferRole::kSaved || role == BufferRole::kLogits;
+      case Region::kBoundaryOutputGradient:
+      case Region::kGradientStash:
+        return role == BufferRole::kActivationGradient;
+      case Region::kNone:
+      case Region::kBoundaryInput:
+      case Region::kScratch:
+      case Region::kLoss:
+      case Region::kBoundaryInputGradient:
+        return false;  // no buffer is of these
+    }
+    return false;
   }
 
   void check_instruction(ProgramKind kind, const InstructionList& list, std::size_t index) {
@@ -150,11 +182,13 @@ class ClassForm {
     if (!inside(access.buffer.value, class_.buffers.size())) {
       return bad("uses b" + number(access.buffer.value) + ", which does not exist");
     }
-    if (access.mode > AccessMode::kUpdate) return bad("uses a buffer in a mode that does not exist");
+    if (access.mode > AccessMode::kUpdate)
+      return bad("uses a buffer in a mode that does not exist");
     const Buffer& buffer = class_.buffers[access.buffer.index()];
     const std::int64_t slices =
         access.sharded ? slice_count(program_, list.instructions[index], buffer) : 1;
-    if (slices == 0) return bad("takes a slice of b" + number(access.buffer.value) + ", which is whole");
+    if (slices == 0)
+      return bad("takes a slice of b" + number(access.buffer.value) + ", which is whole");
     std::int64_t end = 0;
     if (access.offset < 0 || access.bytes < 0 ||
         __builtin_mul_overflow(slices, access.bytes, &end) ||
@@ -186,7 +220,8 @@ void check_form(const Program& program, Findings& findings) {
                number(static_cast<std::int64_t>(program.rank_class.size())));
   }
   for (std::int32_t pp : program.stage_rank) {
-    if (!inside(pp, static_cast<std::size_t>(mesh.pp))) return bad("a stage is on no pipeline rank");
+    if (!inside(pp, static_cast<std::size_t>(mesh.pp)))
+      return bad("a stage is on no pipeline rank");
   }
   for (const CommunicationGroup& g : program.communication_groups) {
     for (std::int32_t pp : g.pp_coordinates) {
@@ -200,15 +235,16 @@ void check_form(const Program& program, Findings& findings) {
     return bad("units or layouts do not fit the model graph");
   }
   for (const ProgramUnit& u : program.units) {
-    bool sound = inside(u.unit_class, program.layouts.size()) &&
-                 inside(u.stage, program.stage_rank.size());
+    bool sound =
+        inside(u.unit_class, program.layouts.size()) && inside(u.stage, program.stage_rank.size());
     for (const BoundarySource& s : u.sources) {
       sound = sound && inside(s.unit.value, program.units.size()) && s.output >= 0;
     }
     for (ParameterGroupId g : u.groups) {
       sound = sound && inside(g.value, program.parameter_groups.size());
     }
-    if (!sound) return bad("unit " + u.name + " has a class, stage, source or group that is missing");
+    if (!sound)
+      return bad("unit " + u.name + " has a class, stage, source or group that is missing");
   }
   std::vector<bool> seen(program.classes.size(), false);
   for (int rank = 0; rank < program.world_size() && !findings.full(); ++rank) {

@@ -79,7 +79,11 @@ bool is_state(BufferRole role) {
 class HazardCheck {
  public:
   HazardCheck(const ClassProgram& p, int rank, const HappensBefore& order, Findings& findings)
-      : p_(p), rank_(rank), order_(order), findings_(findings), states_(p.rank_class.buffers.size()) {
+      : p_(p),
+        rank_(rank),
+        order_(order),
+        findings_(findings),
+        states_(p.rank_class.buffers.size()) {
     if (p.kind == ProgramKind::kLoad) return;
     for (std::size_t b = 0; b < states_.size(); ++b) {
       const Buffer& buffer = p.rank_class.buffers[b];
@@ -132,9 +136,8 @@ class HazardCheck {
     }
     if (!writing) {
       // An all_gather contributes its own slice and replaces the others.
-      const ByteInterval read = instruction.kind == InstructionKind::kAllGather
-                                    ? own_slice(instruction, bytes)
-                                    : bytes;
+      const ByteInterval read =
+          instruction.kind == InstructionKind::kAllGather ? own_slice(instruction, bytes) : bytes;
       if (!state.written.contains(read)) {
         report(Violation::kUseBeforeWrite, i,
                name(i) + " reads " + describe(read) + " of " + name(access.buffer) +
@@ -152,8 +155,8 @@ class HazardCheck {
   }
 
   ByteInterval own_slice(const Instruction& instruction, ByteInterval all) const {
-    const auto n = static_cast<std::int64_t>(
-        group_members(p_.program, instruction.group, rank_).size());
+    const auto n =
+        static_cast<std::int64_t>(group_members(p_.program, instruction.group, rank_).size());
     const std::int64_t slice = (all.end - all.begin) / n;
     const std::int64_t begin =
         all.begin + slice * group_index(p_.program, instruction.group, rank_);
@@ -245,7 +248,8 @@ std::vector<int> hazard_ranks(const Program& program, std::int32_t index, Progra
         const bool by_group = i.group.valid() && i.kind != InstructionKind::kAllReduce;
         const Source source = by_group ? Source{i.group, {}} : Source{{}, buffer.parameter_group};
         sources.insert({{source.group.value, source.parameters.value}, source});
-        const auto [it, inserted] = slicing.insert({access.buffer.value, {access.offset, access.bytes}});
+        const auto [it, inserted] =
+            slicing.insert({access.buffer.value, {access.offset, access.bytes}});
         uniform = uniform && it->second == std::pair(access.offset, access.bytes);
       }
     }
@@ -255,14 +259,14 @@ std::vector<int> hazard_ranks(const Program& program, std::int32_t index, Progra
     if (program.rank_class[static_cast<std::size_t>(rank)] != index) continue;
     std::vector<int> slices;
     for (const auto& [key, source] : sources) {
-      slices.push_back(source.group.valid()
-                           ? group_index(program, source.group, rank)
-                           : shard_index(program, program.parameter_groups[source.parameters.index()],
-                                         rank));
+      slices.push_back(
+          source.group.valid()
+              ? group_index(program, source.group, rank)
+              : shard_index(program, program.parameter_groups[source.parameters.index()], rank));
     }
     // When every slice has the same index, the rank's slices overlap exactly as any other's do.
-    const bool equal = std::adjacent_find(slices.begin(), slices.end(), std::not_equal_to<>()) ==
-                       slices.end();
+    const bool equal =
+        std::adjacent_find(slices.begin(), slices.end(), std::not_equal_to<>()) == slices.end();
     if (uniform && equal) slices.clear();
     patterns.insert({slices, rank});
   }

@@ -102,7 +102,7 @@ class HappensBefore {
 
 /// Ranks that are played, and the player that stands for each rank.
 struct Folding {
-  std::vector<int> players;            // ranks, ascending
+  std::vector<int> players;             // ranks, ascending
   std::vector<std::int32_t> player_of;  // per rank: position in players
 };
 
@@ -128,8 +128,7 @@ Matching check_matching(const Program& program, ProgramKind kind, const Folding&
 void check_progress(const Program& program, ProgramKind kind, const Folding& folding,
                     const Matching& matching, Findings& findings);
 /// Lifetimes and hazards of bytes as `rank` touches them.
-void check_hazards(const ClassProgram& p, int rank, const HappensBefore& order,
-                   Findings& findings);
+void check_hazards(const ClassProgram& p, int rank, const HappensBefore& order, Findings& findings);
 /// Buffers that share arena bytes.
 void check_sharing(const ClassProgram& p, const HappensBefore& order, Findings& findings);
 /// Every instruction touches what its kind is defined to touch, whole.
@@ -141,9 +140,11 @@ void check_buffer_sizes(const Program& program, const RankClass& rank_class, int
 void check_accumulation(const ClassProgram& p, Findings& findings);
 /// Everything that the job needs is there once, and data flows through it in the right order.
 void check_completeness(const ClassProgram& p, const HappensBefore& order, Findings& findings);
+/// The replicas' micro-batches make up the global batch, on every pipeline coordinate.
+void check_batch(const Program& program, Findings& findings);
 /// Arena extents against declared peaks and capacities.
-void check_budget(const RankClass& rank_class, int rank,
-                  const VerifyOptions& options, Findings& findings);
+void check_budget(const RankClass& rank_class, int rank, const VerifyOptions& options,
+                  Findings& findings);
 
 /// Ranks of class `index` that stand for all its ranks as far as byte hazards go.
 std::vector<int> hazard_ranks(const Program& program, std::int32_t index, ProgramKind kind);

@@ -74,18 +74,19 @@ class Matcher {
     }
     const std::int32_t peer =
         folding_.player_of[static_cast<std::size_t>(peer_rank(program_, rank(side), i.peer_stage))];
-    const bool gradient = i.kind == InstructionKind::kSendGradient ||
-                          i.kind == InstructionKind::kRecvGradient;
+    const bool gradient =
+        i.kind == InstructionKind::kSendGradient || i.kind == InstructionKind::kRecvGradient;
     const bool send = is_send(i.kind);
-    Channel& channel = channels_[{send ? player : peer, send ? peer : player, gradient,
-                                  i.unit.value, i.boundary}];
+    Channel& channel =
+        channels_[{send ? player : peer, send ? peer : player, gradient, i.unit.value, i.boundary}];
     (send ? channel.sends : channel.receives).push_back(side);
   }
 
   const std::vector<std::int32_t>& members_of(CommunicationGroupId group, std::int32_t player) {
     std::vector<std::int32_t>& members = members_[{group.value, player}];
     if (members.empty()) {
-      for (int r : group_members(program_, group, folding_.players[static_cast<std::size_t>(player)])) {
+      for (int r :
+           group_members(program_, group, folding_.players[static_cast<std::size_t>(player)])) {
         members.push_back(folding_.player_of[static_cast<std::size_t>(r)]);
       }
       std::sort(members.begin(), members.end());
@@ -97,7 +98,8 @@ class Matcher {
   void record(std::vector<Side> sides) {
     const auto id = static_cast<std::int32_t>(result_.matches.size());
     for (Side s : sides) {
-      result_.match_of[static_cast<std::size_t>(s.player)][static_cast<std::size_t>(s.instruction)] =
+      result_
+          .match_of[static_cast<std::size_t>(s.player)][static_cast<std::size_t>(s.instruction)] =
           id;
     }
     result_.matches.push_back(std::move(sides));
@@ -115,7 +117,8 @@ class Matcher {
       const auto both = [&] { return name(receive) + " and " + name(send); };
       if (at(send).micro_batch != at(receive).micro_batch) {
         if (lopsided) continue;  // all later pairs are shifted by the missing one
-        report(Violation::kGroupOrder, receive, both() + " meet, but are of different micro-batches");
+        report(Violation::kGroupOrder, receive,
+               both() + " meet, but are of different micro-batches");
       } else if (at(send).peer_stage != at(receive).stage ||
                  at(receive).peer_stage != at(send).stage) {
         report(Violation::kUnmatched, receive, both() + " name different stages as their partner");
@@ -144,7 +147,8 @@ class Matcher {
       }
       const int peer = peer_rank(program_, rank(s), at(s).peer_stage);
       return report(Violation::kUnmatched, s,
-                    name(s) + (more_sends ? " is never received by rank " : " is never sent by rank ") +
+                    name(s) +
+                        (more_sends ? " is never received by rank " : " is never sent by rank ") +
                         std::to_string(peer));
     }
   }
@@ -168,14 +172,16 @@ class Matcher {
       result_.complete = false;
       while (k < shortest->size() && meaning((*shortest)[k]) == meaning((*longest)[k])) ++k;
       const Side lost = (*longest)[k];
-      return report(Violation::kUnmatched, lost,
-                    name(lost) + " is never joined by rank " +
-                        std::to_string(folding_.players[static_cast<std::size_t>(shortest_player)]));
+      return report(
+          Violation::kUnmatched, lost,
+          name(lost) + " is never joined by rank " +
+              std::to_string(folding_.players[static_cast<std::size_t>(shortest_player)]));
     }
     const std::size_t first_match = result_.matches.size();
     for (std::size_t k = 0; k < longest->size(); ++k) {
       std::vector<Side> sides;
-      for (const auto& [player, list_of_member] : circle.members) sides.push_back(list_of_member[k]);
+      for (const auto& [player, list_of_member] : circle.members)
+        sides.push_back(list_of_member[k]);
       record(std::move(sides));
     }
     for (std::size_t k = 0; k < longest->size(); ++k) {
@@ -201,7 +207,8 @@ class Matcher {
   Findings& findings_;
   Matching result_;
   /// (sender, receiver, is gradient, unit, boundary)
-  std::map<std::tuple<std::int32_t, std::int32_t, bool, std::int32_t, std::int32_t>, Channel> channels_;
+  std::map<std::tuple<std::int32_t, std::int32_t, bool, std::int32_t, std::int32_t>, Channel>
+      channels_;
   /// (group, first member): the members of one group that exists once per value of its other axes
   std::map<std::pair<std::int32_t, std::int32_t>, Circle> circles_;
   std::map<std::pair<std::int32_t, std::int32_t>, std::vector<std::int32_t>> members_;

@@ -78,7 +78,8 @@ class EventGraph {
       for (std::size_t p = 0; p < folding_.players.size(); ++p) {
         const std::vector<std::int32_t>& step_of = steps_[p].step_of;
         for (std::size_t i = 0; i < step_of.size(); ++i) {
-          if (happened(complete(p, step_of[i])) || happened(start(p, step_of[i])) != started) continue;
+          if (happened(complete(p, step_of[i])) || happened(start(p, step_of[i])) != started)
+            continue;
           const std::int32_t match = matching_.match_of[p][i];
           if (started && (match < 0 || happened(first_match_ + match))) continue;
           const int rank = folding_.players[p];
@@ -160,7 +161,7 @@ class EventGraph {
   ProgramKind kind_;
   const Folding& folding_;
   const Matching& matching_;
-  std::vector<Steps> steps_;              // per player
+  std::vector<Steps> steps_;               // per player
   std::vector<std::int32_t> first_event_;  // per player
   std::int32_t first_match_ = 0;
   std::int32_t events_ = 0;

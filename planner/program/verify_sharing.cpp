@@ -95,15 +95,16 @@ void check_sharing(const ClassProgram& p, const HappensBefore& order, Findings& 
           if (lives[o].release < 0) return conflict(owner, "which is never released");
           for (std::int32_t first : lives[b].first_on_stream) {
             if (first < 0 || order.before(lives[o].release, first)) continue;
-            return conflict(owner, "and " + describe(p.list, first) + " uses it without waiting for " +
+            return conflict(owner, "and " + describe(p.list, first) +
+                                       " uses it without waiting for " +
                                        describe(p.list, lives[o].release));
           }
         });
   }
 }
 
-void check_budget(const RankClass& rank_class, int rank,
-                  const VerifyOptions& options, Findings& findings) {
+void check_budget(const RankClass& rank_class, int rank, const VerifyOptions& options,
+                  Findings& findings) {
   const auto bad = [&](ProgramKind kind, const std::string& what) {
     findings.add(Violation::kBudget, kind, rank, {}, what);
   };
@@ -113,9 +114,10 @@ void check_budget(const RankClass& rank_class, int rank,
     for (std::size_t b = 0; b < rank_class.buffers.size(); ++b) {
       const Buffer& buffer = rank_class.buffers[b];
       if (static_cast<std::size_t>(buffer.tier) == t && extent(buffer).end > declared) {
-        bad(ProgramKind::kTrainStep,
-            describe(rank_class, BufferId(b)) + " ends at " + std::to_string(extent(buffer).end) +
-                ", behind the declared " + tier + " arena of " + std::to_string(declared) + " bytes");
+        bad(ProgramKind::kTrainStep, describe(rank_class, BufferId(b)) + " ends at " +
+                                         std::to_string(extent(buffer).end) +
+                                         ", behind the declared " + tier + " arena of " +
+                                         std::to_string(declared) + " bytes");
       }
     }
     if (options.capacity[t] && declared > *options.capacity[t]) {
@@ -132,7 +134,8 @@ void check_budget(const RankClass& rank_class, int rank,
     }
     for (const Instruction& i : list.instructions) {
       for (std::int32_t a = i.accesses.begin; a < i.accesses.end; ++a) {
-        const Buffer& b = rank_class.buffers[list.accesses[static_cast<std::size_t>(a)].buffer.index()];
+        const Buffer& b =
+            rank_class.buffers[list.accesses[static_cast<std::size_t>(a)].buffer.index()];
         if (b.tier == Tier::kDevice) peak = std::max(peak, extent(b).end);
       }
     }

@@ -30,12 +30,12 @@ std::string space_in_words(const SearchSpace& space) {
 }
 
 /// Memory only; the step time is not known yet.
-Evaluated judge(const Plan& plan, const Program& program, const Cluster& cluster) {
+Evaluated judge(const Plan& plan, const Program& program, const Cluster& cluster, Bytes margin) {
   const std::vector<RankMemoryNeed> needs = memory_needs(program, cluster);
   const RankMemoryNeed& worst = needs[tightest(needs)];
   Evaluated result;
   result.plan = plan;
-  result.fits = fits_memory(needs, program, cluster);
+  result.fits = worst.device + margin <= worst.capacity && fits_host(needs, program, cluster);
   result.peak = worst.device;
   result.room = worst.capacity - worst.device;
   return result;
@@ -105,18 +105,6 @@ Result<std::vector<Plan>> enumerate_layouts(const Plan& base, const SearchSpace&
                "--pp, --dp", "pp x dp must equal the cluster's device count"};
 }
 
-Result<Evaluated> evaluate_layout(const Plan& plan, const ModelGraph& graph, const Cluster& cluster,
-                                  const ScoringCallback& score) {
-  BAYPLAN_TRY(program, lower(plan, graph, cluster));
-  Evaluated result = judge(plan, program, cluster);
-  if (score) {
-    BAYPLAN_TRY(step, score(program));
-    result.step = step;
-    result.scored = true;
-  }
-  return result;
-}
-
 Result<SearchResult> search_layouts(const Plan& base, const SearchSpace& space,
                                     const ModelGraph& graph, const Cluster& cluster,
                                     const ScoringCallback& score, const SearchProgress& progress) {
@@ -132,7 +120,7 @@ Result<SearchResult> search_layouts(const Plan& base, const SearchSpace& space,
       if (!first_error) first_error = program.error();
       continue;
     }
-    Evaluated evaluated = judge(plan, *program, cluster);
+    Evaluated evaluated = judge(plan, *program, cluster, space.margin);
     if (evaluated.fits && score) {
       BAYPLAN_TRY(step, score(*program));
       evaluated.step = step;

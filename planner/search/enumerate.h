@@ -27,6 +27,7 @@ struct SearchSpace {
   std::optional<std::int64_t> micro_batch;
   std::optional<int> zero;
   std::optional<std::string> schedule;
+  Bytes margin;  // kept free on every device
 };
 
 struct Evaluated {
@@ -63,9 +64,5 @@ Result<SearchResult> search_layouts(const Plan& base, const SearchSpace& space,
                                     const ModelGraph& graph, const Cluster& cluster,
                                     const ScoringCallback& score,
                                     const SearchProgress& progress = {});
-
-/// One layout as search_layouts sees it; `score` may be empty.
-Result<Evaluated> evaluate_layout(const Plan& plan, const ModelGraph& graph, const Cluster& cluster,
-                                  const ScoringCallback& score);
 
 }  // namespace bayplan

@@ -122,11 +122,8 @@ std::size_t tightest(const std::vector<RankMemoryNeed>& needs) {
   return best;
 }
 
-bool fits_memory(const std::vector<RankMemoryNeed>& needs, const Program& program,
-                 const Cluster& cluster) {
-  for (const RankMemoryNeed& need : needs) {
-    if (need.device > need.capacity) return false;
-  }
+bool fits_host(const std::vector<RankMemoryNeed>& needs, const Program& program,
+               const Cluster& cluster) {
   std::map<int, std::int64_t> host_per_node;
   for (int rank = 0; rank < program.world_size(); ++rank) {
     const RankMemoryNeed& need =

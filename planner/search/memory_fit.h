@@ -32,8 +32,8 @@ std::vector<RankMemoryNeed> memory_needs(const Program& program, const Cluster& 
 /// Index of the class with the least room left (capacity − device); the first of equals.
 std::size_t tightest(const std::vector<RankMemoryNeed>& needs);
 
-/// Every class fits its device, and the host arenas of every node fit its host memory.
-bool fits_memory(const std::vector<RankMemoryNeed>& needs, const Program& program,
-                 const Cluster& cluster);
+/// The host arenas of every node fit its host memory.
+bool fits_host(const std::vector<RankMemoryNeed>& needs, const Program& program,
+               const Cluster& cluster);
 
 }  // namespace bayplan

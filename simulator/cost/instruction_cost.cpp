@@ -62,12 +62,10 @@ struct InstructionCoster {
     const auto& times = unit(i);
     Time time;
     if (i.kind == InstructionKind::kForward || i.kind == InstructionKind::kRecompute) time = times.forward;
-    if (i.kind != InstructionKind::kBackwardWeight && i.kind != InstructionKind::kForward &&
-        i.kind != InstructionKind::kRecompute) {
-      time = times.backward_input;
-    }
+    if (i.kind == InstructionKind::kBackward) time = times.fused_input;
+    if (i.kind == InstructionKind::kBackwardInput) time = times.split_input;
     if (i.kind == InstructionKind::kBackward || i.kind == InstructionKind::kBackwardWeight) {
-      costs.add(time, times.backward_weight);
+      InstructionCosts::add(time, times.backward_weight);
       time.seconds[row(Contention::kMemory)] += costs.zeroed_seconds(rank_class, list, i);
     }
     return costs.finish(time);
@@ -102,15 +100,14 @@ InstructionCosts::InstructionCosts(const Program& program, const DeviceCosts& de
     rates_ = stream_rates(*device.calibration, program.job.precision.compute);
   }
   for (std::size_t c = 0; c < program.graph.classes.size(); ++c) {
+    const auto views = operators_of(program.graph.classes[c], program.layouts[c].shapes);
     UnitTimes times;
-    for (const OperatorView& view : operators_of(program.graph.classes[c], program.layouts[c].shapes)) {
-      const OperatorSpec& spec = operator_spec(view.op->kind);
-      add(times.forward, time_phase(view, Phase::kForward));
-      if (spec.differentiable_inputs != 0 && !spec.gradient_is_identity) {
-        add(times.backward_input, time_phase(view, Phase::kBackwardInput));
-      }
-      if (!view.op->parameters.empty()) {
-        add(times.backward_weight, time_phase(view, Phase::kBackwardWeight));
+    for (std::size_t o = 0; o < views.size(); ++o) {
+      add(times.forward, time_phase(views[o], Phase::kForward));
+      add_backward_input(times.fused_input, views[o], program.layouts[c].fused.operators[o]);
+      add_backward_input(times.split_input, views[o], program.layouts[c].split.operators[o]);
+      if (!views[o].op->parameters.empty()) {
+        add(times.backward_weight, time_phase(views[o], Phase::kBackwardWeight));
       }
     }
     units_.push_back(times);
@@ -135,7 +132,21 @@ InstructionCosts::PhaseTime InstructionCosts::time_phase(const OperatorView& vie
   return time;
 }
 
-void InstructionCosts::add(PhaseTime& to, const PhaseTime& more) const {
+/// What backward_input does follows from the layout's gradient slots: an identity moves or adds a
+/// tensor, as its forward does, and some gradients take no work at all.
+void InstructionCosts::add_backward_input(PhaseTime& to, const OperatorView& view,
+                                          const OperatorGradients& gradients) const {
+  int moves = 0;
+  bool computes = false;
+  for (const GradientSlot& slot : gradients.inputs) {
+    moves += slot.action == GradientSlot::Action::kCopyAdd ? 1 : 0;
+    computes |= slot.action == GradientSlot::Action::kWrite || slot.action == GradientSlot::Action::kAdd;
+  }
+  if (computes) add(to, time_phase(view, Phase::kBackwardInput));
+  for (int m = 0; m < moves; ++m) add(to, time_phase(view, Phase::kForward));
+}
+
+void InstructionCosts::add(PhaseTime& to, const PhaseTime& more) {
   for (std::size_t c = 0; c < to.seconds.size(); ++c) to.seconds[c] += more.seconds[c];
   to.calls += more.calls;
 }

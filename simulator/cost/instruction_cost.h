@@ -34,12 +34,13 @@ class InstructionCosts {
     int calls = 0;
   };
   struct UnitTimes {
-    PhaseTime forward, backward_input, backward_weight;
+    PhaseTime forward, fused_input, split_input, backward_weight;
   };
 
   friend struct InstructionCoster;
   PhaseTime time_phase(const OperatorView& view, Phase phase) const;
-  void add(PhaseTime& to, const PhaseTime& more) const;
+  void add_backward_input(PhaseTime& to, const OperatorView& view, const OperatorGradients& gradients) const;
+  static void add(PhaseTime& to, const PhaseTime& more);
   ComputeCost finish(const PhaseTime& time) const;
   PhaseTime streamed(double seconds) const;
   double zeroed_seconds(int rank_class, const InstructionList& list, const Instruction& instruction) const;

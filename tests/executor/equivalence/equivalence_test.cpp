@@ -28,7 +28,8 @@ class PipelineEquivalence : public ::testing::TestWithParam<DType> {};
 TEST_P(PipelineEquivalence, EqualsOneProcessBitwise) {
   auto with = [&](int pp, const char* schedule) {
     return train_tiny(
-        {.shape = {.layers = 4, .pp = pp, .schedule = schedule, .compute = GetParam(), .dropout = 0.1}});
+        {.shape = {
+             .layers = 4, .pp = pp, .schedule = schedule, .compute = GetParam(), .dropout = 0.1}});
   };
   const TinyOutcome single = with(1, "1f1b");
   // It trains: the loss falls below the uniform distribution's ln 97 by memorising nothing else
@@ -39,17 +40,20 @@ TEST_P(PipelineEquivalence, EqualsOneProcessBitwise) {
   expect_bitwise(single, with(2, "1f1b"));
   expect_bitwise(single, with(4, "1f1b"));
 }
-INSTANTIATE_TEST_SUITE_P(Precisions, PipelineEquivalence, ::testing::Values(DType::kFp32, DType::kBf16),
+INSTANTIATE_TEST_SUITE_P(Precisions, PipelineEquivalence,
+                         ::testing::Values(DType::kFp32, DType::kBf16),
                          [](const auto& info) { return std::string(dtype_name(info.param)); });
 
 TEST(ZeroEquivalence, ZeroOneEqualsZeroBitwise) {
   for (const DType compute : {DType::kFp32, DType::kBf16}) {
     for (const int pp : {1, 2}) {
       for (const bool tied : {false, true}) {
-        TinyShape shape{.layers = 4, .tied = tied, .pp = pp, .dp = 2, .compute = compute, .dropout = 0.1};
+        TinyShape shape{
+            .layers = 4, .tied = tied, .pp = pp, .dp = 2, .compute = compute, .dropout = 0.1};
         TinyShape sharded = shape;
         sharded.zero = 1;
-        SCOPED_TRACE(std::string(dtype_name(compute)) + " pp " + std::to_string(pp) + (tied ? " tied" : ""));
+        SCOPED_TRACE(std::string(dtype_name(compute)) + " pp " + std::to_string(pp) +
+                     (tied ? " tied" : ""));
         expect_bitwise(train_tiny({.shape = shape}), train_tiny({.shape = sharded}));
       }
     }
@@ -67,7 +71,8 @@ TEST(ThreadEquivalence, OneThreadEqualsTwoBitwise) {
   for (const DType compute : {DType::kFp32, DType::kBf16}) {
     SCOPED_TRACE(dtype_name(compute));
     const TinyShape shape{.layers = 4, .compute = compute, .dropout = 0.1};
-    expect_bitwise(train_tiny({.shape = shape, .threads = 1}), train_tiny({.shape = shape, .threads = 2}));
+    expect_bitwise(train_tiny({.shape = shape, .threads = 1}),
+                   train_tiny({.shape = shape, .threads = 2}));
   }
 }
 
@@ -96,9 +101,11 @@ TEST(ToleranceClasses, TwoReplicasAgreeWithOneInFp64) {
 TEST(MeasuredMemory, EqualsThePredictionOnEveryRankAndTier) {
   for (const DType compute : {DType::kFp32, DType::kBf16, DType::kFp64}) {
     for (const char* schedule : {"gpipe", "1f1b"}) {
-      for (const auto& [pp, dp, zero] : {std::tuple{1, 1, 0}, {2, 1, 0}, {1, 2, 1}, {2, 2, 1}, {4, 1, 0}, {2, 2, 0}}) {
-        SCOPED_TRACE(std::string(dtype_name(compute)) + " " + schedule + " pp" + std::to_string(pp) + " dp" +
-                     std::to_string(dp) + " zero" + std::to_string(zero));
+      for (const auto& [pp, dp, zero] :
+           {std::tuple{1, 1, 0}, {2, 1, 0}, {1, 2, 1}, {2, 2, 1}, {4, 1, 0}, {2, 2, 0}}) {
+        SCOPED_TRACE(std::string(dtype_name(compute)) + " " + schedule + " pp" +
+                     std::to_string(pp) + " dp" + std::to_string(dp) + " zero" +
+                     std::to_string(zero));
         const TinyOutcome outcome = train_tiny({.shape = {.layers = 4,
                                                           .tied = pp == 2,
                                                           .pp = pp,
@@ -110,7 +117,8 @@ TEST(MeasuredMemory, EqualsThePredictionOnEveryRankAndTier) {
                                                 .steps = 2});
         ASSERT_EQ(outcome.result.memory.size(), static_cast<std::size_t>(pp * dp * kTierCount));
         for (const exec::MemoryReport& m : outcome.result.memory) {
-          EXPECT_EQ(m.measured_bytes, m.predicted_bytes) << "rank " << m.rank << " " << tier_name(m.tier);
+          EXPECT_EQ(m.measured_bytes, m.predicted_bytes)
+              << "rank " << m.rank << " " << tier_name(m.tier);
           EXPECT_LE(m.workspace_used_bytes, m.workspace_declared_bytes);
           if (m.tier == Tier::kDevice) EXPECT_GT(m.measured_bytes, 0);
         }

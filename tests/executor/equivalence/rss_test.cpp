@@ -40,8 +40,9 @@ TEST(ResidentMemory, GrowsByTheArenasPlusTenPercent) {
     options.steps = 3;
     options.hash_state = false;
     options.on_step = [&](const exec::StepMetrics&) { most = std::max(most, resident_bytes()); };
-    const auto result =
-        exec::run_local(program, [](int rank) { return exec::make_torch_cpu_device(rank, 1); }, *data, nullptr, options);
+    const auto result = exec::run_local(
+        program, [](int rank) { return exec::make_torch_cpu_device(rank, 1); }, *data, nullptr,
+        options);
     ASSERT_TRUE(result.ok()) << result.error().message;
   };
   run();  // loads libraries' lazily made state

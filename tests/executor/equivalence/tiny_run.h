@@ -1,6 +1,7 @@
 // Trains a tiny model under one layout and returns what can be compared with another layout.
 #pragma once
 
+#include <unistd.h>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -9,7 +10,6 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
-#include <unistd.h>
 #include <vector>
 
 #include "executor/data/data_source.h"
@@ -63,7 +63,8 @@ inline TinyOutcome train_tiny(TinyRun run) {
   plan.threads_per_rank = run.threads;
   plan.job.clip_norm = run.clip;
   plan.job.seed = 7;
-  TinyOutcome outcome{std::move(*lower(plan, graph, tiny_cluster(run.shape.pp * run.shape.dp))), {}, {}};
+  TinyOutcome outcome{
+      std::move(*lower(plan, graph, tiny_cluster(run.shape.pp * run.shape.dp))), {}, {}};
   exec::RunOptions options;
   options.steps = run.steps;
   std::filesystem::path dump;
@@ -75,8 +76,8 @@ inline TinyOutcome train_tiny(TinyRun run) {
   }
   const auto data = exec::synthetic_data(plan.job.seed, plan.job.seq, graph.architecture.vocab);
   auto result = exec::run_local(
-      outcome.program, [&](int rank) { return exec::make_torch_cpu_device(rank, run.threads); }, *data, nullptr,
-      options);
+      outcome.program, [&](int rank) { return exec::make_torch_cpu_device(rank, run.threads); },
+      *data, nullptr, options);
   if (!result) throw std::runtime_error(result.error().message + " at " + result.error().where);
   outcome.result = std::move(*result);
   if (run.dump) {
@@ -95,7 +96,8 @@ inline double largest_difference(const State& a, const State& b) {
     const auto other = b.find(name);
     if (other == b.end() || other->second.size() != values.size()) return INFINITY;
     for (std::size_t i = 0; i < values.size(); ++i) {
-      most = std::max(most, std::fabs(values[i] - other->second[i]) / std::max(std::fabs(values[i]), 1e-3));
+      most = std::max(
+          most, std::fabs(values[i] - other->second[i]) / std::max(std::fabs(values[i]), 1e-3));
     }
   }
   return most;

@@ -16,7 +16,6 @@ struct Expected {
 
 /// In fp64, of the values that the harness holds (rounded already when it holds bf16).
 Expected autograd(const OpCase& c, const OpHarness& harness) {
-  at::AutoGradMode enable(true);
   const auto leaf = [](const at::Tensor& t) {
     if (t.scalar_type() == at::kInt) return t;
     return t.to(at::kDouble).detach().clone().requires_grad_(true);
@@ -87,7 +86,7 @@ TEST_P(Operators, DeclaredWorkspaceIsEnough) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Operators, testing::ValuesIn(op_cases()),
-                         [](const auto& info) { return info.param.name; });
+                         [](const auto& test) { return test.param.name; });
 
 }  // namespace
 }  // namespace bayplan::exec

@@ -20,8 +20,9 @@ const InstructionList& train(const Program& p, std::size_t c) {
 }
 
 std::int64_t count(const InstructionList& list, InstructionKind kind, Purpose purpose) {
-  return std::count_if(list.instructions.begin(), list.instructions.end(),
-                       [&](const Instruction& i) { return i.kind == kind && i.purpose == purpose; });
+  return std::count_if(
+      list.instructions.begin(), list.instructions.end(),
+      [&](const Instruction& i) { return i.kind == kind && i.purpose == purpose; });
 }
 
 /// Most buffers of `role` alive at once for one unit, in issue order.
@@ -53,7 +54,8 @@ TEST(Lower, OneFOneBKeepsAtMostPMinusRMicroBatchesInFlight) {
     for (std::size_t u = 0; u < p.units.size(); ++u) {
       if (p.units[u].stage == static_cast<std::int32_t>(r)) block = UnitId(u);
     }
-    EXPECT_EQ(most_in_flight(c, BufferRole::kSaved, block), 4 - static_cast<int>(r)) << "stage " << r;
+    EXPECT_EQ(most_in_flight(c, BufferRole::kSaved, block), 4 - static_cast<int>(r))
+        << "stage " << r;
   }
 }
 
@@ -72,7 +74,8 @@ TEST(Lower, ZeroOneShardsStateAndReplacesAllReduceByScatterAndGather) {
   EXPECT_EQ(count(train(sharded, 0), InstructionKind::kAllGather, Purpose::kParams), groups);
   auto moments = [](const Program& p) {
     std::int64_t bytes = 0;
-    for (const Buffer& b : p.classes[0].buffers) bytes += b.role == BufferRole::kMoment1 ? b.bytes : 0;
+    for (const Buffer& b : p.classes[0].buffers)
+      bytes += b.role == BufferRole::kMoment1 ? b.bytes : 0;
     return bytes;
   };
   EXPECT_EQ(moments(whole), 2 * moments(sharded));
@@ -87,7 +90,8 @@ TEST(Lower, RecipesHaveTheDocumentedBytesPerParameter) {
     std::int64_t padded = 0;
     for (const ParameterGroup& g : p.parameter_groups) padded += g.padded_elements;
     std::int64_t bytes = 0;
-    for (const Buffer& b : p.classes[0].buffers) bytes += b.role <= BufferRole::kMoment2 ? b.bytes : 0;
+    for (const Buffer& b : p.classes[0].buffers)
+      bytes += b.role <= BufferRole::kMoment2 ? b.bytes : 0;
     EXPECT_EQ(bytes, bytes_per_parameter * padded);
   }
 }
@@ -104,8 +108,10 @@ TEST(Lower, TiedWeightLivesOnFirstAndLastStageAndIsCountedOnce) {
     for (const Instruction& i : train(p, c).instructions) {
       if (i.kind != InstructionKind::kGradientNorm) continue;
       for (std::int32_t a = i.accesses.begin; a < i.accesses.end; ++a) {
-        const Buffer& b = p.classes[c].buffers[train(p, c).accesses[static_cast<std::size_t>(a)].buffer.index()];
-        norm_reads += b.parameter_group.valid() && p.parameter_groups[b.parameter_group.index()].tied;
+        const Buffer& b =
+            p.classes[c].buffers[train(p, c).accesses[static_cast<std::size_t>(a)].buffer.index()];
+        norm_reads +=
+            b.parameter_group.valid() && p.parameter_groups[b.parameter_group.index()].tied;
       }
     }
   }
@@ -141,7 +147,8 @@ TEST(Lower, ArenaIsCloseToTheMostBytesAlive) {
   const Program p = tiny_program({.layers = 4, .pp = 2, .dp = 2, .micro_batches = 4, .zero = 1});
   for (const RankClass& c : p.classes) {
     std::int64_t live = 0;
-    for (const Buffer& b : c.buffers) live += b.persistent ? round_up(b.bytes, kTensorAlignment) : 0;
+    for (const Buffer& b : c.buffers)
+      live += b.persistent ? round_up(b.bytes, kTensorAlignment) : 0;
     std::int64_t most = live;
     const InstructionList& list = c.programs[static_cast<std::size_t>(ProgramKind::kTrainStep)];
     std::vector<bool> alive(c.buffers.size(), false);
@@ -150,13 +157,15 @@ TEST(Lower, ArenaIsCloseToTheMostBytesAlive) {
         const std::size_t b = list.accesses[static_cast<std::size_t>(a)].buffer.index();
         if (c.buffers[b].persistent) continue;
         const bool now = i.kind != InstructionKind::kRelease;
-        if (now != alive[b]) live += (now ? 1 : -1) * round_up(c.buffers[b].bytes, kTensorAlignment);
+        if (now != alive[b])
+          live += (now ? 1 : -1) * round_up(c.buffers[b].bytes, kTensorAlignment);
         alive[b] = now;
       }
       most = std::max(most, live);
     }
     EXPECT_GE(c.arena_bytes[0], most);
-    EXPECT_LE(static_cast<double>(c.arena_bytes[0]), 1.1 * static_cast<double>(most)) << "fragmentation";
+    EXPECT_LE(static_cast<double>(c.arena_bytes[0]), 1.1 * static_cast<double>(most))
+        << "fragmentation";
   }
 }
 
@@ -177,7 +186,8 @@ TEST(Lower, RefusesPlansThatMakeNoSense) {
       {"bad-size", "plan/job/micro_batch", [](Plan& p) { p.job.micro_batch = -4; }},
       {"sequence-too-long", "plan/job/seq", [](Plan& p) { p.job.seq = 17; }},
       {"batch-not-divisible", "plan/job/global_batch", [](Plan& p) { p.job.global_batch = 5; }},
-      {"replica-batch", "plan/replicas/1/micro_batches", [](Plan& p) { p.replicas[1].micro_batches = 1; }},
+      {"replica-batch", "plan/replicas/1/micro_batches",
+       [](Plan& p) { p.replicas[1].micro_batches = 1; }},
       {"replica-count", "plan/replicas", [](Plan& p) { p.replicas.pop_back(); }},
       {"stage-count", "plan/stages", [](Plan& p) { p.stages.pop_back(); }},
       {"empty-stage", "plan/stages/0/unit_count", [](Plan& p) { p.stages[0].unit_count = 0; }},

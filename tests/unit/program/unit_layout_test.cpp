@@ -23,7 +23,8 @@ TEST(UnitLayout, BlockSavesWhatEachBackwardPhaseNeeds) {
   EXPECT_EQ(layout.saved_for_input_bytes, kT * (3 * kH + 4 * kH + kA) * kFloat);
   // backward_weight reads the inputs of qkv, out, up (h each) and down (4h), the input of the
   // second norm (h), and mean and rstd of both norms, each padded to the alignment.
-  EXPECT_EQ(layout.saved_for_weight_bytes, kT * (3 * kH + 4 * kH + kH) * kFloat + 4 * kTensorAlignment);
+  EXPECT_EQ(layout.saved_for_weight_bytes,
+            kT * (3 * kH + 4 * kH + kH) * kFloat + 4 * kTensorAlignment);
 }
 
 TEST(UnitLayout, FusedBackwardAddsToTheResidualGradientInPlace) {
@@ -53,7 +54,8 @@ TEST(UnitLayout, SplitBackwardStashesTheOutputGradientsThatWeightsNeed) {
   EXPECT_EQ(layout.split.stash_bytes, kT * 10 * kH * kFloat);
   for (const OperatorGradients& op : layout.split.operators) {
     for (const GradientSlot& slot : op.inputs) {
-      EXPECT_NE(slot.target.region, Region::kBoundaryOutputGradient) << "would destroy what backward_weight reads";
+      EXPECT_NE(slot.target.region, Region::kBoundaryOutputGradient)
+          << "would destroy what backward_weight reads";
     }
   }
 }

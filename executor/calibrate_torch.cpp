@@ -1,0 +1,284 @@
+#include "executor/calibrate_torch.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/Version.h>
+#include <sched.h>
+#include <torch/version.h>
+
+#include <algorithm>
+#include <cmath>
+#include <thread>
+
+#include "executor/calibrate/machine_bench.h"
+#include "executor/calibrate/operator_bench_torch.h"
+#include "executor/calibrate/worker_gang.h"
+#include "planner/core/check.h"
+
+namespace bayplan::exec {
+namespace {
+
+using Axis3 = std::array<std::vector<std::int64_t>, 3>;
+
+/// Sizes at which a kind is measured. Factors of four: between neighbours a rate changes slowly
+/// and is interpolated.
+Axis3 axes_of(OperatorKind kind) {
+  switch (kind) {
+    case OperatorKind::kLinear:
+      return {{{64, 256, 1024, 4096}, {64, 256, 1024, 4096}, {64, 256, 1024, 4096}}};
+    case OperatorKind::kLmHeadLoss:
+      return {{{64, 256, 1024}, {64, 256, 1024}, {128, 512, 4096, 32768}}};
+    case OperatorKind::kAttention:
+      return {{{1, 4, 16}, {64, 256, 1024}, {16, 32, 64, 128}}};
+    case OperatorKind::kRope:
+      return {{{64, 256, 1024, 4096}, {192, 768, 3072}, {64, 1024}}};
+    case OperatorKind::kEmbedding:
+    case OperatorKind::kLayerNorm:
+    case OperatorKind::kRmsNorm:
+    case OperatorKind::kGelu:
+    case OperatorKind::kSwiglu:
+    case OperatorKind::kResidualAdd:
+    case OperatorKind::kDropout:
+      break;
+  }
+  return {{{64, 256, 1024, 4096}, {64, 256, 1024, 4096}, {1}}};
+}
+
+constexpr double kLeastPointSeconds = 0.002;
+// A call longer than this is left out; its rate is that of the next smaller size.
+constexpr double kLongestCall = 0.04;
+constexpr std::array<DType, 2> kDTypes = {DType::kFp32, DType::kBf16};
+
+int usable_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (::sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
+  return std::max(1u, std::thread::hardware_concurrency());
+}
+
+std::int64_t point_count(const Axis3& axes) {
+  std::int64_t n = 1;
+  for (const auto& axis : axes) n *= static_cast<std::int64_t>(axis.size());
+  return n;
+}
+
+class Calibrator {
+ public:
+  Calibrator(const CalibrateOptions& options, const std::function<void(double, const std::string&)>& progress)
+      : options_(options), progress_(progress), cores_(options.cores > 0 ? options.cores : usable_cores()) {
+    std::int64_t phases = 0;
+    for (int k = 0; k < kOperatorKindCount; ++k) phases += 3 * point_count(axes_of(static_cast<OperatorKind>(k)));
+    // Half of the budget is for what surrounds the timing: filling tensors, warming up, threads.
+    const double points = static_cast<double>(phases) * kDTypes.size();
+    point_seconds_ = std::max(kLeastPointSeconds, 0.35 * options.budget_seconds / points);
+    stream_seconds_ = std::max(0.02, 0.005 * options.budget_seconds);
+  }
+
+  Calibration run() {
+    Calibration c;
+    c.machine = processor_name();
+    c.libraries = std::string("torch ") + TORCH_VERSION + ", " + at::get_cpu_capability();
+    c.cores = cores_;
+    report("memory and threads");
+    measure_machine(c);
+    measure_slowdowns(c);
+    measure_threads(c);
+    for (const DType dtype : kDTypes) {
+      for (int k = 0; k < kOperatorKindCount; ++k) measure_kind(c, static_cast<OperatorKind>(k), dtype);
+    }
+    report("done", 1.0);
+    return c;
+  }
+
+ private:
+  void report(const std::string& what, double fraction) const {
+    if (progress_) progress_(fraction, what);
+  }
+  void report(const std::string& what) const { report(what, done_); }
+
+  void measure_machine(Calibration& c) {
+    c.copy_bytes = measure_copy(cores_, stream_seconds_);
+    c.fill_bytes = measure_fill(cores_, stream_seconds_);
+    for (const DType dtype : {DType::kFp32, DType::kBf16, DType::kFp64}) {
+      c.streams.push_back(measure_streams(dtype, cores_, stream_seconds_));
+    }
+    c.wake_idle = measure_wake(0, stream_seconds_ * 2);
+    c.wake_busy = measure_wake(cores_, stream_seconds_ * 4);
+    c.instruction = measure_instruction(stream_seconds_);
+    done_ = 0.08;
+  }
+
+  /// Powers of two up to all cores, and all cores.
+  std::vector<int> worker_counts() const {
+    std::vector<int> counts;
+    for (int k = 1; k < cores_; k *= 2) counts.push_back(k);
+    counts.push_back(cores_);
+    return counts;
+  }
+
+  /// time(k workers) / time(1 worker) for every k, linear between the counts measured.
+  template <class TimeOf>
+  std::vector<double> slowdown_table(const TimeOf& time_of) const {
+    const std::vector<int> counts = worker_counts();
+    std::vector<double> table(static_cast<std::size_t>(cores_), 1.0);
+    double alone = 0.0;
+    double previous = 1.0;
+    int previous_count = 1;
+    for (const int k : counts) {
+      const double time = time_of(k);
+      if (k == 1) alone = time;
+      const double factor = std::max(1.0, time / alone);
+      for (int j = previous_count; j <= k; ++j) {
+        const double share = k == previous_count ? 1.0 : double(j - previous_count) / (k - previous_count);
+        table[static_cast<std::size_t>(j - 1)] = previous + share * (factor - previous);
+      }
+      previous = factor;
+      previous_count = k;
+    }
+    return table;
+  }
+
+  double forward_time(const OperatorPoint& point, int workers, int threads, double seconds) {
+    const PhaseSeconds times = bench_.time(point, precision_of(DType::kFp32), {workers, threads, seconds, 0.0});
+    return times[0].value_or(0.0);
+  }
+
+  void measure_slowdowns(Calibration& c) {
+    const OperatorPoint product = point_of(OperatorKind::kLinear, {512, 512, 512});
+    const OperatorPoint pointwise = point_of(OperatorKind::kGelu, {512, 512, 1});
+    c.slowdown_compute = slowdown_table([&](int k) { return forward_time(product, k, 1, stream_seconds_); });
+    c.slowdown_mixed = slowdown_table([&](int k) { return forward_time(pointwise, k, 1, stream_seconds_); });
+    c.slowdown_memory = slowdown_table([&](int k) { return 1.0 / measure_copy(k, stream_seconds_); });
+    const auto calls = [&](int workers) {
+      return bench_.calls_per_second(product, precision_of(DType::kFp32), {workers, 1, stream_seconds_ * 4, 0.0});
+    };
+    c.oversubscription = std::max(1.0, calls(cores_) / calls(2 * cores_));
+    done_ = 0.15;
+  }
+
+  void measure_threads(Calibration& c) {
+    // Short: a few tasks of some tens of microseconds; long: enough work for any number of tasks.
+    const OperatorPoint short_call = point_of(OperatorKind::kLinear, {256, 128, 128});
+    const OperatorPoint long_call = point_of(OperatorKind::kLinear, {1024, 512, 1024});
+    const double short_time = forward_time(short_call, 1, 1, stream_seconds_);
+    const double long_time = forward_time(long_call, 1, 1, stream_seconds_);
+    for (const int threads : worker_counts()) {
+      if (threads == 1) continue;
+      ThreadEfficiency e;
+      e.threads = threads;
+      e.short_time = Seconds(short_time);
+      e.long_time = Seconds(long_time);
+      e.short_call = short_time / (threads * forward_time(short_call, 1, threads, stream_seconds_));
+      e.long_call = long_time / (threads * forward_time(long_call, 1, threads, stream_seconds_));
+      c.threads.push_back(e);
+    }
+    done_ = 0.2;
+  }
+
+  void measure_kind(Calibration& c, OperatorKind kind, DType dtype) {
+    const Axis3 axes = axes_of(kind);
+    report(std::string(operator_spec(kind).name) + " " + std::string(dtype_name(dtype)));
+    std::array<RateGrid, 3> grids;
+    for (std::size_t p = 0; p < grids.size(); ++p) {
+      grids[p] = {kind, static_cast<Phase>(p), dtype, axes, {}};
+      grids[p].rates.assign(static_cast<std::size_t>(point_count(axes)), 0.0);
+    }
+    for (std::size_t i = 0; i < axes[0].size(); ++i) {
+      for (std::size_t j = 0; j < axes[1].size(); ++j) {
+        for (std::size_t k = 0; k < axes[2].size(); ++k) measure_point(grids, {i, j, k});
+      }
+    }
+    for (RateGrid& grid : grids) {
+      const bool measured = std::any_of(grid.rates.begin(), grid.rates.end(), [](double r) { return r > 0.0; });
+      if (!measured) continue;
+      fill_gaps(grid);
+      c.operators.push_back(std::move(grid));
+    }
+    done_ += 0.8 / (kOperatorKindCount * kDTypes.size());
+  }
+
+  static std::size_t index_of(const RateGrid& grid, const std::array<std::size_t, 3>& at) {
+    return (at[0] * grid.axes[1].size() + at[1]) * grid.axes[2].size() + at[2];
+  }
+
+  void measure_point(std::array<RateGrid, 3>& grids, const std::array<std::size_t, 3>& at) {
+    const RateGrid& any = grids[0];
+    const OperatorSize size{any.axes[0][at[0]], any.axes[1][at[1]], any.axes[2][at[2]]};
+    const OperatorPoint point = point_of(any.kind, size);
+    const Precision precision = precision_of(any.dtype);
+    if (!bench_.fits(point, precision) || expected_call(grids, at, point, precision) > kLongestCall) return;
+    const PhaseSeconds times = bench_.time(point, precision, {cores_, 1, point_seconds_, kLongestCall});
+    for (std::size_t p = 0; p < grids.size(); ++p) {
+      const double work = work_of(point, precision, static_cast<Phase>(p));
+      if (times[p] && work > 0.0) grids[p].rates[index_of(grids[p], at)] = work / *times[p];
+    }
+  }
+
+  /// Longest phase at the rate of the next smaller size on any axis; 0 when nothing is known.
+  static double expected_call(const std::array<RateGrid, 3>& grids, const std::array<std::size_t, 3>& at,
+                              const OperatorPoint& point, const Precision& precision) {
+    double longest = 0.0;
+    for (std::size_t d = 0; d < 3; ++d) {
+      if (at[d] == 0) continue;
+      std::array<std::size_t, 3> smaller = at;
+      --smaller[d];
+      for (std::size_t p = 0; p < grids.size(); ++p) {
+        const double work = work_of(point, precision, static_cast<Phase>(p));
+        const double rate = grids[p].rates[index_of(grids[p], smaller)];
+        // A smaller call that was itself left out says that this one is, too.
+        if (p == 0 && rate == 0.0) return 2 * kLongestCall;
+        if (rate > 0.0) longest = std::max(longest, work / rate);
+      }
+    }
+    return longest;
+  }
+
+  static double work_of(const OperatorPoint& point, const Precision& precision, Phase phase) {
+    const OperatorSpec& spec = operator_spec(point.op.kind);
+    std::vector<TensorShape> outputs, statistics;
+    spec.infer(point.op, point.inputs, point.batch, outputs, statistics);
+    const OperatorWork work = spec.work(point.op, {point.inputs, outputs, statistics}, phase, precision);
+    const bool flops = point.op.kind == OperatorKind::kLinear || point.op.kind == OperatorKind::kLmHeadLoss ||
+                       point.op.kind == OperatorKind::kAttention;
+    return flops ? work.flops.value : static_cast<double>(work.bytes.value);
+  }
+
+  /// Sizes that were left out get the rate of the nearest smaller size that was measured.
+  static void fill_gaps(RateGrid& grid) {
+    std::array<std::size_t, 3> at{};
+    for (at[0] = 0; at[0] < grid.axes[0].size(); ++at[0]) {
+      for (at[1] = 0; at[1] < grid.axes[1].size(); ++at[1]) {
+        for (at[2] = 0; at[2] < grid.axes[2].size(); ++at[2]) {
+          double& rate = grid.rates[index_of(grid, at)];
+          if (rate > 0.0) continue;
+          for (std::size_t d = 0; d < 3 && rate == 0.0; ++d) {
+            if (at[d] == 0) continue;
+            std::array<std::size_t, 3> smaller = at;
+            --smaller[d];
+            rate = grid.rates[index_of(grid, smaller)];
+          }
+          BAYPLAN_CHECK(rate > 0.0, "the smallest size of a grid was not measured");
+        }
+      }
+    }
+  }
+
+  CalibrateOptions options_;
+  const std::function<void(double, const std::string&)>& progress_;
+  int cores_;
+  OperatorBench bench_;
+  double point_seconds_ = 0.0;
+  double stream_seconds_ = 0.0;
+  double done_ = 0.0;
+};
+
+}  // namespace
+
+Result<Calibration> calibrate_machine(const CalibrateOptions& options,
+                                      const std::function<void(double, const std::string&)>& progress) {
+  if (!(options.budget_seconds > 0.0 && options.budget_seconds < 86400.0)) {
+    return Error{"bad-budget", "the time budget must be positive and below a day", "--budget", "try 40s"};
+  }
+  return Calibrator(options, progress).run();
+}
+
+}  // namespace bayplan::exec

@@ -45,7 +45,7 @@ Axis3 axes_of(OperatorKind kind) {
 
 constexpr double kLeastPointSeconds = 0.002;
 // A call longer than this is left out; its rate is that of the next smaller size.
-constexpr double kLongestCall = 0.04;
+constexpr double kLongestCall = 0.02;
 constexpr std::array<DType, 2> kDTypes = {DType::kFp32, DType::kBf16};
 
 int usable_cores() {
@@ -80,7 +80,7 @@ class Calibrator {
     c.cores = cores_;
     report("memory and threads");
     measure_machine(c);
-    measure_slowdowns(c);
+    measure_crowding(c);
     measure_threads(c);
     for (const DType dtype : kDTypes) {
       for (int k = 0; k < kOperatorKindCount; ++k) measure_kind(c, static_cast<OperatorKind>(k), dtype);
@@ -96,8 +96,10 @@ class Calibrator {
   void report(const std::string& what) const { report(what, done_); }
 
   void measure_machine(Calibration& c) {
-    c.copy_bytes = measure_copy(cores_, stream_seconds_);
-    c.fill_bytes = measure_fill(cores_, stream_seconds_);
+    const StreamTime copy = measure_copy(cores_, stream_seconds_);
+    c.copy_bytes = copy.busy;
+    c.memory_slowdown = std::max(1.0, copy.alone / copy.busy);
+    c.fill_bytes = measure_fill(cores_, stream_seconds_).busy;
     for (const DType dtype : {DType::kFp32, DType::kBf16, DType::kFp64}) {
       c.streams.push_back(measure_streams(dtype, cores_, stream_seconds_));
     }
@@ -115,39 +117,34 @@ class Calibrator {
     return counts;
   }
 
-  /// time(k workers) / time(1 worker) for every k, linear between the counts measured.
-  template <class TimeOf>
-  std::vector<double> slowdown_table(const TimeOf& time_of) const {
-    const std::vector<int> counts = worker_counts();
-    std::vector<double> table(static_cast<std::size_t>(cores_), 1.0);
-    double alone = 0.0;
-    double previous = 1.0;
-    int previous_count = 1;
-    for (const int k : counts) {
-      const double time = time_of(k);
-      if (k == 1) alone = time;
-      const double factor = std::max(1.0, time / alone);
-      for (int j = previous_count; j <= k; ++j) {
-        const double share = k == previous_count ? 1.0 : double(j - previous_count) / (k - previous_count);
-        table[static_cast<std::size_t>(j - 1)] = previous + share * (factor - previous);
-      }
-      previous = factor;
-      previous_count = k;
-    }
-    return table;
-  }
-
-  double forward_time(const OperatorPoint& point, int workers, int threads, double seconds) {
-    const PhaseSeconds times = bench_.time(point, precision_of(DType::kFp32), {workers, threads, seconds, 0.0});
-    return times[0].value_or(0.0);
-  }
-
-  void measure_slowdowns(Calibration& c) {
+  /// Time with one thread per worker.
+  GangTime product_time(Phase phase, int workers) {
     const OperatorPoint product = point_of(OperatorKind::kLinear, {512, 512, 512});
-    const OperatorPoint pointwise = point_of(OperatorKind::kGelu, {512, 512, 1});
-    c.slowdown_compute = slowdown_table([&](int k) { return forward_time(product, k, 1, stream_seconds_); });
-    c.slowdown_mixed = slowdown_table([&](int k) { return forward_time(pointwise, k, 1, stream_seconds_); });
-    c.slowdown_memory = slowdown_table([&](int k) { return 1.0 / measure_copy(k, stream_seconds_); });
+    const BenchOptions options{workers, 1, stream_seconds_, 1.0};
+    return *bench_.time(product, precision_of(DType::kFp32), options)[static_cast<std::size_t>(phase)];
+  }
+
+  /// How the slowdown grows with the number of busy cores; linear between the counts measured.
+  void measure_crowding(Calibration& c) {
+    std::vector<int> counts;
+    std::vector<double> slowdowns;
+    for (const int k : worker_counts()) {
+      const GangTime time = product_time(Phase::kBackwardInput, k);
+      counts.push_back(k);
+      slowdowns.push_back(k == 1 ? 0.0 : time.busy / time.alone - 1.0);
+    }
+    // Cores that hardly share anything: any shape will do.
+    const bool shared = slowdowns.back() > 0.05;
+    c.crowding.assign(static_cast<std::size_t>(cores_), 0.0);
+    for (int k = 2; k <= cores_; ++k) {
+      const auto upper = static_cast<std::size_t>(std::lower_bound(counts.begin(), counts.end(), k) - counts.begin());
+      const double from = counts[upper - 1];
+      const double share = (k - from) / (counts[upper] - from);
+      const double slowdown = slowdowns[upper - 1] + share * (slowdowns[upper] - slowdowns[upper - 1]);
+      const double crowding = shared ? slowdown / slowdowns.back() : double(k - 1) / (cores_ - 1);
+      c.crowding[static_cast<std::size_t>(k - 1)] = std::clamp(crowding, 0.0, 1.0);
+    }
+    const OperatorPoint product = point_of(OperatorKind::kLinear, {512, 512, 512});
     const auto calls = [&](int workers) {
       return bench_.calls_per_second(product, precision_of(DType::kFp32), {workers, 1, stream_seconds_ * 4, 0.0});
     };
@@ -159,16 +156,19 @@ class Calibrator {
     // Short: a few tasks of some tens of microseconds; long: enough work for any number of tasks.
     const OperatorPoint short_call = point_of(OperatorKind::kLinear, {256, 128, 128});
     const OperatorPoint long_call = point_of(OperatorKind::kLinear, {1024, 512, 1024});
-    const double short_time = forward_time(short_call, 1, 1, stream_seconds_);
-    const double long_time = forward_time(long_call, 1, 1, stream_seconds_);
+    const auto time = [&](const OperatorPoint& point, int threads) {
+      return bench_.time(point, precision_of(DType::kFp32), {1, threads, stream_seconds_, 0.0})[0]->alone;
+    };
+    const double short_time = time(short_call, 1);
+    const double long_time = time(long_call, 1);
     for (const int threads : worker_counts()) {
       if (threads == 1) continue;
       ThreadEfficiency e;
       e.threads = threads;
       e.short_time = Seconds(short_time);
       e.long_time = Seconds(long_time);
-      e.short_call = short_time / (threads * forward_time(short_call, 1, threads, stream_seconds_));
-      e.long_call = long_time / (threads * forward_time(long_call, 1, threads, stream_seconds_));
+      e.short_call = short_time / (threads * time(short_call, threads));
+      e.long_call = long_time / (threads * time(long_call, threads));
       c.threads.push_back(e);
     }
     done_ = 0.2;
@@ -179,8 +179,9 @@ class Calibrator {
     report(std::string(operator_spec(kind).name) + " " + std::string(dtype_name(dtype)));
     std::array<RateGrid, 3> grids;
     for (std::size_t p = 0; p < grids.size(); ++p) {
-      grids[p] = {kind, static_cast<Phase>(p), dtype, axes, {}};
-      grids[p].rates.assign(static_cast<std::size_t>(point_count(axes)), 0.0);
+      grids[p] = {kind, static_cast<Phase>(p), dtype, axes, {}, {}};
+      grids[p].busy.assign(static_cast<std::size_t>(point_count(axes)), 0.0);
+      grids[p].alone = grids[p].busy;
     }
     for (std::size_t i = 0; i < axes[0].size(); ++i) {
       for (std::size_t j = 0; j < axes[1].size(); ++j) {
@@ -188,7 +189,7 @@ class Calibrator {
       }
     }
     for (RateGrid& grid : grids) {
-      const bool measured = std::any_of(grid.rates.begin(), grid.rates.end(), [](double r) { return r > 0.0; });
+      const bool measured = std::any_of(grid.busy.begin(), grid.busy.end(), [](double r) { return r > 0.0; });
       if (!measured) continue;
       fill_gaps(grid);
       c.operators.push_back(std::move(grid));
@@ -206,10 +207,13 @@ class Calibrator {
     const OperatorPoint point = point_of(any.kind, size);
     const Precision precision = precision_of(any.dtype);
     if (!bench_.fits(point, precision) || expected_call(grids, at, point, precision) > kLongestCall) return;
-    const PhaseSeconds times = bench_.time(point, precision, {cores_, 1, point_seconds_, kLongestCall});
+    const PhaseTimes times = bench_.time(point, precision, {cores_, 1, point_seconds_, kLongestCall});
     for (std::size_t p = 0; p < grids.size(); ++p) {
       const double work = work_of(point, precision, static_cast<Phase>(p));
-      if (times[p] && work > 0.0) grids[p].rates[index_of(grids[p], at)] = work / *times[p];
+      if (!times[p] || work <= 0.0) continue;
+      grids[p].busy[index_of(grids[p], at)] = work / times[p]->busy;
+      // Noise must not make a crowded machine look faster than an idle one.
+      grids[p].alone[index_of(grids[p], at)] = work / std::min(times[p]->alone, times[p]->busy);
     }
   }
 
@@ -223,7 +227,7 @@ class Calibrator {
       --smaller[d];
       for (std::size_t p = 0; p < grids.size(); ++p) {
         const double work = work_of(point, precision, static_cast<Phase>(p));
-        const double rate = grids[p].rates[index_of(grids[p], smaller)];
+        const double rate = grids[p].busy[index_of(grids[p], smaller)];
         // A smaller call that was itself left out says that this one is, too.
         if (p == 0 && rate == 0.0) return 2 * kLongestCall;
         if (rate > 0.0) longest = std::max(longest, work / rate);
@@ -248,15 +252,15 @@ class Calibrator {
     for (at[0] = 0; at[0] < grid.axes[0].size(); ++at[0]) {
       for (at[1] = 0; at[1] < grid.axes[1].size(); ++at[1]) {
         for (at[2] = 0; at[2] < grid.axes[2].size(); ++at[2]) {
-          double& rate = grid.rates[index_of(grid, at)];
-          if (rate > 0.0) continue;
-          for (std::size_t d = 0; d < 3 && rate == 0.0; ++d) {
+          const std::size_t here = index_of(grid, at);
+          for (std::size_t d = 0; d < 3 && grid.busy[here] == 0.0; ++d) {
             if (at[d] == 0) continue;
             std::array<std::size_t, 3> smaller = at;
             --smaller[d];
-            rate = grid.rates[index_of(grid, smaller)];
+            grid.busy[here] = grid.busy[index_of(grid, smaller)];
+            grid.alone[here] = grid.alone[index_of(grid, smaller)];
           }
-          BAYPLAN_CHECK(rate > 0.0, "the smallest size of a grid was not measured");
+          BAYPLAN_CHECK(grid.busy[here] > 0.0, "the smallest size of a grid was not measured");
         }
       }
     }

@@ -30,7 +30,7 @@ std::shared_ptr<std::vector<T>> filled(std::int64_t n, T value) {
   return std::make_shared<std::vector<T>>(static_cast<std::size_t>(n), value);
 }
 
-double per_second(double amount, const GangTime& time) { return amount / time.median; }
+double per_second(double amount, const GangTime& time) { return amount / time.busy; }
 
 /// Optimizer update of kStateElements; G gradient, S state, W separate weights (bf16) or none.
 template <class S, class W>
@@ -145,7 +145,7 @@ std::string processor_name() {
   return "unknown processor";
 }
 
-double measure_copy(int workers, double seconds) {
+StreamTime measure_copy(int workers, double seconds) {
   const GangTime time = time_gang({workers, seconds, 8, kBlocks}, [](int) -> TimedCall {
     const auto pool = filled<char>(kPoolBytes, 1);
     return [pool](std::int64_t call) {
@@ -155,17 +155,17 @@ double measure_copy(int workers, double seconds) {
                   static_cast<std::size_t>(kBlockBytes));
     };
   });
-  return per_second(static_cast<double>(kBlockBytes), time);
+  return {static_cast<double>(kBlockBytes) / time.busy, static_cast<double>(kBlockBytes) / time.alone};
 }
 
-double measure_fill(int workers, double seconds) {
+StreamTime measure_fill(int workers, double seconds) {
   const GangTime time = time_gang({workers, seconds, 8, kBlocks}, [](int) -> TimedCall {
     const auto pool = filled<char>(kPoolBytes, 1);
     return [pool](std::int64_t call) {
       std::memset(pool->data() + call % kBlocks * kBlockBytes, 0, static_cast<std::size_t>(kBlockBytes));
     };
   });
-  return per_second(static_cast<double>(kBlockBytes), time);
+  return {static_cast<double>(kBlockBytes) / time.busy, static_cast<double>(kBlockBytes) / time.alone};
 }
 
 StreamRates measure_streams(DType compute, int workers, double seconds) {
@@ -218,7 +218,7 @@ Seconds measure_instruction(double seconds) {
     changed.notify_all();
   }
   waiter.join();
-  return Seconds(time.median);
+  return Seconds(time.alone);
 }
 
 }  // namespace bayplan::exec

@@ -12,9 +12,13 @@ namespace bayplan::exec {
 /// Model name of the first processor, "unknown processor" when the system does not say.
 std::string processor_name();
 
-/// Bytes per second of one worker while `workers` copy (or clear) buffers that no cache holds.
-double measure_copy(int workers, double seconds);
-double measure_fill(int workers, double seconds);
+/// Bytes per second of one worker that copies (or clears) buffers that no cache holds.
+struct StreamTime {
+  double busy = 0.0;   // while all workers do
+  double alone = 0.0;
+};
+StreamTime measure_copy(int workers, double seconds);
+StreamTime measure_fill(int workers, double seconds);
 
 /// fp32, bf16 (fp32 state) or fp64; one thread per worker.
 StreamRates measure_streams(DType compute, int workers, double seconds);

@@ -9,7 +9,6 @@
 #include <new>
 #include <vector>
 
-#include "executor/calibrate/worker_gang.h"
 #include "executor/memory/allocator_hook_torch.h"
 #include "executor/ops/op_kernels.h"
 #include "kernels/philox.h"
@@ -225,10 +224,10 @@ bool OperatorBench::fits(const OperatorPoint& point, const Precision& precision)
   return copy_bytes(point, precision, 1) + CallBuilder(point, precision, 1).workspace() <= kWorkerBytes;
 }
 
-PhaseSeconds OperatorBench::time(const OperatorPoint& point, const Precision& precision,
+PhaseTimes OperatorBench::time(const OperatorPoint& point, const Precision& precision,
                                  const BenchOptions& options) {
   worker(options.workers - 1);  // before threads share the list
-  PhaseSeconds out;
+  PhaseTimes out;
   const std::array<KernelFunction, 3> phases = phases_of(point.op.kind);
   for (std::size_t p = 0; p < phases.size(); ++p) {
     const KernelFunction phase = phases[p];
@@ -241,8 +240,8 @@ PhaseSeconds OperatorBench::time(const OperatorPoint& point, const Precision& pr
       for (std::size_t c = 0; first && c + 2 < w.copies.size(); ++c) w.run(phase, static_cast<std::int64_t>(c));
       return [&w, phase](std::int64_t call) { w.run(phase, call); };
     });
-    out[p] = time.median;
-    if (time.median > options.longest_call) break;
+    out[p] = time;
+    if (time.busy > options.longest_call) break;
   }
   return out;
 }

@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "executor/calibrate/worker_gang.h"
 #include "planner/core/operator.h"
 
 namespace bayplan::exec {
@@ -24,8 +25,8 @@ struct BenchOptions {
   double longest_call = 0.1;  // leave out phases that take longer than this
 };
 
-/// Seconds per call of each phase; nullopt: the operator has no such phase, or it takes too long.
-using PhaseSeconds = std::array<std::optional<double>, 3>;
+/// Time of each phase; nullopt: the operator has no such phase, or an earlier one takes too long.
+using PhaseTimes = std::array<std::optional<GangTime>, 3>;
 
 /// Keeps each worker's memory from one point to the next.
 class OperatorBench {
@@ -35,7 +36,7 @@ class OperatorBench {
 
   /// False when a worker's memory does not hold the operator's tensors.
   bool fits(const OperatorPoint& point, const Precision& precision) const;
-  PhaseSeconds time(const OperatorPoint& point, const Precision& precision, const BenchOptions& options);
+  PhaseTimes time(const OperatorPoint& point, const Precision& precision, const BenchOptions& options);
   /// Forward calls per second of all workers together.
   double calls_per_second(const OperatorPoint& point, const Precision& precision, const BenchOptions& options);
 

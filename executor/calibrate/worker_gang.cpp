@@ -19,6 +19,7 @@ double seconds_since(Clock::time_point start) {
 
 struct WorkerTime {
   std::vector<double> calls;
+  double alone = 0.0;
   double total = 0.0;
   std::exception_ptr failure;
 };
@@ -59,7 +60,17 @@ GangTime time_gang(const GangOptions& options, const std::function<TimedCall(int
     }
     ready.arrive_and_wait();
     try {
-      if (!out.failure) time_calls(options, call, out);
+      if (worker == 0 && !out.failure) {
+        WorkerTime first;
+        time_calls(options, call, first);
+        out.alone = median(first.calls);
+      }
+    } catch (...) {
+      out.failure = std::current_exception();
+    }
+    ready.arrive_and_wait();
+    try {
+      if (!out.failure && (worker > 0 || options.workers > 1)) time_calls(options, call, out);
     } catch (...) {
       out.failure = std::current_exception();
     }
@@ -75,10 +86,18 @@ GangTime time_gang(const GangOptions& options, const std::function<TimedCall(int
   for (std::thread& t : threads) t.join();
 
   GangTime result;
-  for (WorkerTime& t : times) {
+  for (const WorkerTime& t : times) {
     if (t.failure) std::rethrow_exception(t.failure);
+  }
+  result.alone = times.front().alone;
+  if (options.workers == 1) {
+    result.busy = result.alone;
+    result.calls_per_second = 1.0 / result.alone;
+    return result;
+  }
+  for (WorkerTime& t : times) {
     result.calls_per_second += static_cast<double>(t.calls.size()) / t.total;
-    result.median += median(t.calls) / options.workers;
+    result.busy += median(t.calls) / options.workers;
   }
   return result;
 }

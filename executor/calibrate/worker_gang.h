@@ -18,12 +18,14 @@ struct GangOptions {
 };
 
 struct GangTime {
-  double median = 0.0;  // seconds per call: mean over workers of each one's median
+  double busy = 0.0;   // seconds per call: mean over workers of each one's median
+  double alone = 0.0;  // the first worker's median while the others wait
   double calls_per_second = 0.0;  // all workers together
 };
 
 /// `make` runs once on each worker's thread and returns its call; everybody warms up before the
-/// clock starts, and nobody stops before all have finished timing.
+/// clock starts, then the first worker times alone, then all together. Nobody stops before all
+/// have finished timing.
 GangTime time_gang(const GangOptions& options, const std::function<TimedCall(int worker)>& make);
 
 }  // namespace bayplan::exec

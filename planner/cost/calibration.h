@@ -19,15 +19,17 @@ namespace bayplan {
 ///   rope {rows, width, seq}, since its table has a row per position · all others {rows, width, 1}
 using OperatorSize = std::array<std::int64_t, 3>;
 
-/// Rate of one phase of one operator kind, one thread per worker and every core busy. Rates count
-/// FLOP for linear, lm_head and attention and bytes for the others, both as the operator table
-/// counts them.
+/// Rate of one phase of one operator kind on one thread, while every core does the same and while
+/// the others are idle. (Cores share memory, caches and, as hardware threads, arithmetic units.)
+/// Rates count FLOP for linear, lm_head and attention and bytes for the others, both as the
+/// operator table counts them.
 struct RateGrid {
   OperatorKind kind{};
   Phase phase{};
   DType dtype{};
   std::array<std::vector<std::int64_t>, 3> axes;  // ascending, never empty
-  std::vector<double> rates;                      // per second; row-major over axes
+  std::vector<double> busy;                       // per second; row-major over axes
+  std::vector<double> alone;
   friend bool operator==(const RateGrid&, const RateGrid&) = default;
 };
 
@@ -59,12 +61,13 @@ struct Calibration {
   std::vector<RateGrid> operators;
   std::vector<StreamRates> streams;
   std::vector<ThreadEfficiency> threads;
-  double copy_bytes = 0;  // copied bytes per second (each read and written once)
-  double fill_bytes = 0;  // zeroed bytes per second
+  double copy_bytes = 0;  // copied bytes per second (each read and written once), every core busy
+  double fill_bytes = 0;  // zeroed bytes per second, every core busy
+  /// Time of a copy with every core copying over the time of one alone: >= 1.
+  double memory_slowdown = 1.0;
 
-  /// [k - 1]: time with k busy cores over time with one. Compute: large matrix products; memory:
-  /// copies between buffers that no cache holds; mixed: element-wise operators.
-  std::vector<double> slowdown_compute, slowdown_mixed, slowdown_memory;
+  /// [k - 1]: share of the slowdown of all cores that k busy cores suffer; 0 for one, 1 for all.
+  std::vector<double> crowding;
   /// Work done by 2 · cores threads in the time of what `cores` threads do, inverted: >= 1.
   double oversubscription = 1.0;
 

@@ -67,7 +67,7 @@ double operator_work(const OperatorView& view, Phase phase, const Precision& pre
   return counts_flops(view.op->kind) ? work.flops.value : static_cast<double>(work.bytes.value);
 }
 
-double interpolate(const RateGrid& grid, const OperatorSize& size) {
+double interpolate(const RateGrid& grid, const std::vector<double>& rates, const OperatorSize& size) {
   std::array<AxisPosition, 3> at;
   for (std::size_t d = 0; d < at.size(); ++d) at[d] = locate(grid.axes[d], size[d]);
   double log_rate = 0.0;
@@ -79,15 +79,15 @@ double interpolate(const RateGrid& grid, const OperatorSize& size) {
       weight *= upper ? at[d].share : 1.0 - at[d].share;
       index = index * grid.axes[d].size() + std::min(at[d].lower + (upper ? 1 : 0), grid.axes[d].size() - 1);
     }
-    if (weight > 0.0) log_rate += weight * std::log(grid.rates[index]);
+    if (weight > 0.0) log_rate += weight * std::log(rates[index]);
   }
   return std::exp(log_rate);
 }
 
-std::optional<Seconds> calibrated_time(const Calibration& calibration, const OperatorView& view,
+std::optional<CoreTime> calibrated_time(const Calibration& calibration, const OperatorView& view,
                                        Phase phase, const Precision& precision) {
   const double work = operator_work(view, phase, precision);
-  if (work == 0.0) return Seconds(0.0);
+  if (work == 0.0) return CoreTime{};
   const bool wide = precision.compute == DType::kFp64;
   const RateGrid* grid = find_grid(calibration, view.op->kind, phase, precision.compute);
   // fp64 is for comparing layouts, and rarely measured: half the FLOP rate of fp32, and the same
@@ -98,7 +98,9 @@ std::optional<Seconds> calibrated_time(const Calibration& calibration, const Ope
     slower = counts_flops(view.op->kind) ? 2.0 : 1.0;
   }
   if (grid == nullptr) return std::nullopt;
-  return Seconds(slower * work / interpolate(*grid, operator_size(*view.op, view.shapes())));
+  const OperatorSize size = operator_size(*view.op, view.shapes());
+  return CoreTime{Seconds(slower * work / interpolate(*grid, grid->busy, size)),
+                  Seconds(slower * work / interpolate(*grid, grid->alone, size))};
 }
 
 Seconds roofline_time(const DeviceSpec& device, const OperatorView& view, Phase phase,

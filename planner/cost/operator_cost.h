@@ -24,11 +24,17 @@ bool counts_flops(OperatorKind kind);
 double operator_work(const OperatorView& view, Phase phase, const Precision& precision);
 
 /// Rate at `size`: multilinear in the logarithms of sizes and rate, constant beyond the grid.
-double interpolate(const RateGrid& grid, const OperatorSize& size);
+/// rates: grid.busy or grid.alone.
+double interpolate(const RateGrid& grid, const std::vector<double>& rates, const OperatorSize& size);
 
-/// Seconds on one thread with every core busy; nullopt when the calibration lacks the kind, phase
-/// or dtype.
-std::optional<Seconds> calibrated_time(const Calibration& calibration, const OperatorView& view,
+/// Time of a piece of work on a core among busy ones, and on an otherwise idle machine.
+struct CoreTime {
+  Seconds busy;
+  Seconds alone;
+};
+
+/// On one thread; nullopt when the calibration lacks the kind, phase or dtype.
+std::optional<CoreTime> calibrated_time(const Calibration& calibration, const OperatorView& view,
                                        Phase phase, const Precision& precision);
 
 /// Seconds on `device`; 0 when the phase does nothing.

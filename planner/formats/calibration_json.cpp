@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <utility>
 
 namespace bayplan {
 namespace {
@@ -44,8 +45,6 @@ auto list_of(Read read) {
     return out;
   };
 }
-
-auto slowdown_list() { return list_of<double>(factor(0.1, 1e6)); }
 
 Result<DType> read_dtype(const JsonCursor& at) {
   BAYPLAN_TRY(name, at.one_of({"fp64", "fp32", "bf16"}));
@@ -95,7 +94,8 @@ Result<RateGrid> read_grid(const JsonCursor& at) {
   r.required("dtype", grid.dtype, read_dtype);
   r.required("unit", unit, [](const JsonCursor& c) { return c.one_of({"FLOP/s", "B/s"}); });
   r.required("axes", axes, list_of<std::vector<std::int64_t>>(read_axis));
-  r.required("rates", grid.rates, list_of<double>(factor(1.0, kLargestRate)));
+  r.required("busy", grid.busy, list_of<double>(factor(1.0, kLargestRate)));
+  r.required("alone", grid.alone, list_of<double>(factor(1.0, kLargestRate)));
   BAYPLAN_RETURN_IF_ERROR(r.finish());
   if (axes.size() != grid.axes.size()) {
     return at.at("axes").error("wrong-count", fmt::format("{} axes", axes.size()), "write three");
@@ -105,10 +105,10 @@ Result<RateGrid> read_grid(const JsonCursor& at) {
     grid.axes[d] = axes[d];
     points *= axes[d].size();
   }
-  if (grid.rates.size() != points) {
-    return at.at("rates").error("wrong-count",
-                                fmt::format("{} rates for a grid of {} points", grid.rates.size(), points),
-                                "measure again with `bayplan calibrate`");
+  for (const auto& [name, rates] : {std::pair{"busy", &grid.busy}, std::pair{"alone", &grid.alone}}) {
+    if (rates->size() == points) continue;
+    return at.at(name).error("wrong-count", fmt::format("{} rates for a grid of {} points", rates->size(), points),
+                             "measure again with `bayplan calibrate`");
   }
   return grid;
 }
@@ -145,7 +145,8 @@ ordered_json write_grid(const RateGrid& grid) {
                        ? "FLOP/s"
                        : "B/s"},
           {"axes", grid.axes},
-          {"rates", grid.rates}};
+          {"busy", grid.busy},
+          {"alone", grid.alone}};
 }
 
 }  // namespace
@@ -166,13 +167,16 @@ Result<Calibration> read_calibration(const JsonCursor& at) {
   r.optional("mpi_latency", c.mpi_latency, duration(Zero::kAllowed));
   r.optional("mpi_bandwidth", c.mpi_bandwidth, [](const JsonCursor& v) { return v.rate(Zero::kAllowed); });
   r.required("oversubscription", c.oversubscription, factor(0.1, 1e3));
-  r.required("slowdown_compute", c.slowdown_compute, slowdown_list());
-  r.required("slowdown_mixed", c.slowdown_mixed, slowdown_list());
-  r.required("slowdown_memory", c.slowdown_memory, slowdown_list());
+  r.required("memory_slowdown", c.memory_slowdown, factor(0.1, 1e6));
+  r.required("crowding", c.crowding, list_of<double>(factor(0.0, 1.0)));
   r.required("threads", c.threads, list_of<ThreadEfficiency>(read_threads));
   r.required("streams", c.streams, list_of<StreamRates>(read_streams));
   r.required("operators", c.operators, list_of<RateGrid>(read_grid));
   BAYPLAN_RETURN_IF_ERROR(r.finish());
+  if (c.crowding.size() != static_cast<std::size_t>(c.cores)) {
+    return at.at("crowding").error("wrong-count", fmt::format("{} values for {} cores", c.crowding.size(), c.cores),
+                                   "measure again with `bayplan calibrate`");
+  }
   if (c.streams.empty()) {
     return at.at("streams").error("empty-list", "no rates of optimizer and sums",
                                   "measure again with `bayplan calibrate`");
@@ -198,9 +202,8 @@ std::string calibration_text(const Calibration& c) {
                       {"mpi_latency", exact_duration(c.mpi_latency)},
                       {"mpi_bandwidth", exact_rate(c.mpi_bandwidth)},
                       {"oversubscription", c.oversubscription},
-                      {"slowdown_compute", c.slowdown_compute},
-                      {"slowdown_mixed", c.slowdown_mixed},
-                      {"slowdown_memory", c.slowdown_memory},
+                      {"memory_slowdown", c.memory_slowdown},
+                      {"crowding", c.crowding},
                       {"threads", ordered_json::array()},
                       {"streams", ordered_json::array()},
                       {"operators", ordered_json::array()}};

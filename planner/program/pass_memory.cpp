@@ -215,21 +215,19 @@ class ListPlanner {
   void emit(std::int32_t index, const Instruction& draft, std::size_t own, const Clock& needed,
             Clock known) {
     Instruction instruction = draft;
-    // Latest first: waiting for a late instruction usually implies the earlier ones.
-    std::array<std::int32_t, kStreamCount> order{};
-    std::size_t count = 0;
-    for (std::size_t s = 0; s < needed.size(); ++s) {
-      if (s != own && needed[s] > known[s]) order[count++] = needed[s];
-    }
-    std::sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(count), std::greater<>());
     instruction.waits.begin = static_cast<std::int32_t>(result_.waits.size());
-    for (std::size_t k = 0; k < count; ++k) {
-      const auto w = static_cast<std::size_t>(order[k]);
+    // Latest first: waiting for a late instruction usually implies the earlier ones.
+    for (;;) {
+      std::int32_t latest = -1;
+      for (std::size_t s = 0; s < needed.size(); ++s) {
+        if (s != own && needed[s] > known[s]) latest = std::max(latest, needed[s]);
+      }
+      if (latest < 0) break;
+      const auto w = static_cast<std::size_t>(latest);
       const auto s = static_cast<std::size_t>(result_.instructions[w].stream);
-      if (known[s] >= order[k]) continue;
-      result_.waits.push_back(InstructionId(order[k]));
+      result_.waits.push_back(InstructionId(latest));
       advance(known, clocks_[w]);
-      known[s] = std::max(known[s], order[k]);
+      known[s] = std::max(known[s], latest);
     }
     instruction.waits.end = static_cast<std::int32_t>(result_.waits.size());
     instruction.accesses.begin = static_cast<std::int32_t>(result_.accesses.size());

@@ -82,7 +82,7 @@ class ClassForm {
           "mixes what belongs to a unit and micro-batch with what belongs to a parameter "
           "group or to the rank");
     }
-    if (of_unit && !fits(b.role, b.region)) return bad("has a role that its region cannot have");
+    if (of_unit && !fits(b)) return bad("has a role that its region cannot have");
   }
 
   static bool has_region(BufferRole role) {
@@ -90,17 +90,20 @@ class ClassForm {
            role == BufferRole::kActivationGradient || role == BufferRole::kLogits;
   }
 
-  static bool fits(BufferRole role, Region region) {
-    switch (region) {
+  bool fits(const Buffer& b) const {
+    const auto unit_class = static_cast<std::size_t>(program_.units[b.unit.index()].unit_class);
+    const bool logits = b.region == Region::kSavedForWeight &&
+                        program_.graph.classes[unit_class].loss >= 0;
+    switch (b.region) {
       case Region::kExternal:
       case Region::kBoundaryOutput:
-        return role == BufferRole::kActivation;
+        return b.role == BufferRole::kActivation;
       case Region::kSavedForInput:
       case Region::kSavedForWeight:
-        return role == BufferRole::kSaved || role == BufferRole::kLogits;
+        return b.role == (logits ? BufferRole::kLogits : BufferRole::kSaved);
       case Region::kBoundaryOutputGradient:
       case Region::kGradientStash:
-        return role == BufferRole::kActivationGradient;
+        return b.role == BufferRole::kActivationGradient;
       case Region::kNone:
       case Region::kBoundaryInput:
       case Region::kScratch:

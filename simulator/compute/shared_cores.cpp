@@ -1,6 +1,7 @@
 #include "simulator/compute/shared_cores.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "planner/core/check.h"
 
@@ -25,6 +26,7 @@ std::int64_t time_for(std::int64_t work, std::int64_t rate) {
 
 SharedCores::SharedCores(const CpuNodeModel& model) : model_(model) {
   BAYPLAN_CHECK(model.cores > 0, "a node that shares cores has some");
+  for (std::size_t l = 0; l < kLanes; ++l) lanes_[l].slowdown = std::exp2(static_cast<double>(l) / 4.0);
 }
 
 void SharedCores::advance(std::int64_t now) {
@@ -36,10 +38,12 @@ void SharedCores::advance(std::int64_t now) {
   }
 }
 
-void SharedCores::start(std::int64_t work, std::int32_t threads, Contention contention,
-                        std::uint64_t key) {
-  Lane& lane = lanes_[static_cast<std::size_t>(contention)];
-  lane.tasks.push({lane.clock + work, key, threads});
+void SharedCores::start(std::int64_t work, std::int32_t threads, double slowdown, std::uint64_t key) {
+  const double octaves = std::log2(std::max(slowdown, 1.0));
+  const auto l = std::min(static_cast<std::size_t>(octaves * 4.0 + 0.5), kLanes - 1);
+  Lane& lane = lanes_[l];
+  const double adjusted = static_cast<double>(work) * std::max(slowdown, 1.0) / lane.slowdown;
+  lane.tasks.push({lane.clock + std::max<std::int64_t>(1, static_cast<std::int64_t>(adjusted + 0.5)), key, threads});
   running_ += threads;
   update_rates();
 }
@@ -66,19 +70,28 @@ std::int64_t SharedCores::next_finish() const {
   return next;
 }
 
-void SharedCores::update_rates() {
-  const std::int32_t threads = std::max(running_, 1);
+const std::array<std::int64_t, SharedCores::kLanes>& SharedCores::rates_with(std::int32_t threads) {
+  const auto n = static_cast<std::size_t>(threads);
+  if (rates_.size() <= n) rates_.resize(n + 1);
+  std::array<std::int64_t, kLanes>& rates = rates_[n];
+  if (rates[0] != 0) return rates;
   const std::int32_t busy = std::min(threads, model_.cores);
   double share = static_cast<double>(busy) / static_cast<double>(threads);
   if (threads > model_.cores) share /= model_.oversubscription;
-  for (std::size_t c = 0; c < lanes_.size(); ++c) {
-    double slowdown = 1.0;
-    if (const auto& table = model_.slowdown[c]; !table.empty()) {
-      slowdown = table[std::min(table.size(), static_cast<std::size_t>(busy)) - 1];
-    }
-    const double rate = share / slowdown * static_cast<double>(kRateOne);
-    lanes_[c].rate = std::max<std::int64_t>(1, static_cast<std::int64_t>(rate + 0.5));
+  const auto k = static_cast<std::size_t>(busy) - 1;
+  double crowding = model_.cores > 1 ? static_cast<double>(k) / (model_.cores - 1) : 0.0;
+  if (!model_.crowding.empty()) crowding = model_.crowding[std::min(k, model_.crowding.size() - 1)];
+  for (std::size_t l = 0; l < kLanes; ++l) {
+    const double rate = share / (1.0 + (lanes_[l].slowdown - 1.0) * crowding);
+    rates[l] = std::max<std::int64_t>(1, static_cast<std::int64_t>(rate * static_cast<double>(kRateOne) + 0.5));
   }
+  return rates;
+}
+
+void SharedCores::update_rates() {
+  if (running_ == 0) return;
+  const auto& rates = rates_with(running_);
+  for (std::size_t l = 0; l < kLanes; ++l) lanes_[l].rate = rates[l];
 }
 
 }  // namespace bayplan::sim

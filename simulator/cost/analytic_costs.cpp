@@ -22,9 +22,7 @@ CpuNodeModel node_model(const NodeGroup& group, const Calibration* calibration) 
   if (!is_cpu(group) || group.cores <= 0) return node;
   node.cores = group.cores;
   if (calibration == nullptr) return node;
-  node.slowdown[static_cast<std::size_t>(Contention::kCompute)] = calibration->slowdown_compute;
-  node.slowdown[static_cast<std::size_t>(Contention::kMixed)] = calibration->slowdown_mixed;
-  node.slowdown[static_cast<std::size_t>(Contention::kMemory)] = calibration->slowdown_memory;
+  node.crowding = calibration->crowding;
   node.oversubscription = calibration->oversubscription;
   return node;
 }
@@ -71,14 +69,10 @@ CostModel analytic_costs(const Program& program, const Cluster& cluster,
     return compute->groups[group](rank_class, list, instruction);
   };
   StreamRates rates;
-  double slowdown = 1.0;
-  if (calibration != nullptr) {
-    rates = stream_rates(*calibration, program.job.precision.gradient);
-    if (!calibration->slowdown_memory.empty()) slowdown = calibration->slowdown_memory.back();
-  }
-  model.communication = [&cluster, calibration, rates, slowdown](const CommunicationCall& call) {
+  if (calibration != nullptr) rates = stream_rates(*calibration, program.job.precision.gradient);
+  model.communication = [&cluster, calibration, rates](const CommunicationCall& call) {
     if (calibration != nullptr && share_memory(cluster, call.ranks)) {
-      return shared_memory_cost(*calibration, rates, call, slowdown);
+      return shared_memory_cost(*calibration, rates, call);
     }
     return link_cost(slowest_link(cluster, call.ranks), call);
   };

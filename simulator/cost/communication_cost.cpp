@@ -53,7 +53,7 @@ CommunicationCost link_cost(const Link& link, const CommunicationCall& call) {
 }
 
 CommunicationCost shared_memory_cost(const Calibration& calibration, const StreamRates& rates,
-                                     const CommunicationCall& call, double slowdown) {
+                                     const CommunicationCall& call) {
   const double n = static_cast<double>(call.ranks.size());
   const double bytes = static_cast<double>(call.bytes);
   const bool message = is_send(call.kind) || is_recv(call.kind);
@@ -82,7 +82,8 @@ CommunicationCost shared_memory_cost(const Calibration& calibration, const Strea
   }
   cost.latency = to_picoseconds(Seconds(calibration.wake_idle.value * wakes));
   cost.busy_latency = to_picoseconds(Seconds(calibration.wake_busy.value * wakes));
-  cost.work = to_picoseconds(Seconds(seconds / slowdown));
+  cost.slowdown = calibration.memory_slowdown;
+  cost.work = to_picoseconds(Seconds(seconds / cost.slowdown));
   return cost;
 }
 

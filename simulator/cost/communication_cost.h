@@ -18,9 +18,8 @@ Link slowest_link(const Cluster& cluster, std::span<const int> ranks);
 /// Calls over links. On CPUs the transfer needs no core.
 CommunicationCost link_cost(const Link& link, const CommunicationCall& call);
 
-/// Threads of one process on a calibrated machine. `slowdown` is that of memory-bound work while
-/// every core is busy, which is how the calibration measured its rates.
+/// Threads of one process on a calibrated machine.
 CommunicationCost shared_memory_cost(const Calibration& calibration, const StreamRates& rates,
-                                     const CommunicationCall& call, double slowdown);
+                                     const CommunicationCall& call);
 
 }  // namespace bayplan::sim

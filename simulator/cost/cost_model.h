@@ -18,16 +18,13 @@
 
 namespace bayplan::sim {
 
-/// How sensitive a task's speed is to other busy cores of its node: row of CpuNodeModel::slowdown.
-enum class Contention : std::uint8_t { kNone, kCompute, kMixed, kMemory };
-constexpr int kContentionCount = 4;
-
 /// An instruction that needs no partner, alone on its device.
 struct ComputeCost {
   Picoseconds time;
   Picoseconds issue;         // host time to issue it to an asynchronous device
   std::int32_t threads = 1;  // cores that it keeps busy; CPU only
-  Contention contention = Contention::kNone;
+  /// Time while all cores of the node are busy over `time`.
+  double slowdown = 1.0;
 };
 
 /// One call that several ranks make together: a message, or a collective.
@@ -49,15 +46,15 @@ struct CommunicationCost {
   Picoseconds work;            // of every participant, or of the receiver alone
   bool receiver_only = false;  // messages in shared memory: the receiver copies
   bool needs_core = true;      // CPU only: false where a network card does the work
-  Contention contention = Contention::kMemory;
+  double slowdown = 1.0;       // of the work, as in ComputeCost
 };
 
-/// Ranks that share the cores of a CPU node: `running` threads on `cores` cores each progress at
-/// min(1, cores/running) / slowdown(contention, busy cores). cores = 0: devices share nothing.
+/// Ranks that share the cores of a CPU node. Of n running threads each progresses at
+/// min(1, cores/n) / (1 + (slowdown - 1) · crowding[k]), k = min(n, cores) busy cores.
+/// cores = 0: devices that share nothing.
 struct CpuNodeModel {
   int cores = 0;
-  /// [contention][k - 1]: time with k busy cores over time with one; 1 where not measured.
-  std::array<std::vector<double>, kContentionCount> slowdown;
+  std::vector<double> crowding;  // [k - 1]; empty: in proportion to k - 1
   /// Further loss when threads outnumber cores (context switches, cold caches): time factor.
   double oversubscription = 1.0;
 };

@@ -9,8 +9,6 @@
 namespace bayplan::sim {
 namespace {
 
-constexpr std::size_t row(Contention c) { return static_cast<std::size_t>(c); }
-
 /// How much of `threads` cores a call of `seconds` (one thread) makes use of.
 double thread_efficiency(const Calibration& calibration, int threads, double seconds) {
   if (threads <= 1 || calibration.threads.empty()) return 1.0;
@@ -24,13 +22,6 @@ double thread_efficiency(const Calibration& calibration, int threads, double sec
   const double share = std::clamp((std::log(seconds) - from) / (to - from), 0.0, 1.0);
   return nearest->short_call + share * (nearest->long_call - nearest->short_call);
 }
-
-/// How other busy cores slow the kind down.
-Contention contention_of(OperatorKind kind) {
-  return counts_flops(kind) ? Contention::kCompute : Contention::kMixed;
-}
-
-double largest_sensitivity(const std::vector<double>& table) { return table.empty() ? 1.0 : table.back(); }
 
 }  // namespace
 
@@ -66,7 +57,7 @@ struct InstructionCoster {
     if (i.kind == InstructionKind::kBackwardInput) time = times.split_input;
     if (i.kind == InstructionKind::kBackward || i.kind == InstructionKind::kBackwardWeight) {
       InstructionCosts::add(time, times.backward_weight);
-      time.seconds[row(Contention::kMemory)] += costs.zeroed_seconds(rank_class, list, i);
+      InstructionCosts::add(time, costs.streamed(costs.zeroed_seconds(rank_class, list, i)));
     }
     return costs.finish(time);
   }
@@ -117,18 +108,17 @@ InstructionCosts::InstructionCosts(const Program& program, const DeviceCosts& de
 InstructionCosts::PhaseTime InstructionCosts::time_phase(const OperatorView& view, Phase phase) const {
   const Precision& precision = program_->job.precision;
   PhaseTime time;
-  const Contention contention = contention_of(view.op->kind);
+  time.calls = 1;
   if (device_.calibration != nullptr) {
-    if (const auto seconds = calibrated_time(*device_.calibration, view, phase, precision)) {
-      const double threads = std::max(program_->threads_per_rank, 1);
-      const double used = threads * thread_efficiency(*device_.calibration, program_->threads_per_rank, seconds->value);
-      time.seconds[row(contention)] = seconds->value / used;
-      time.calls = 1;
+    if (const auto core = calibrated_time(*device_.calibration, view, phase, precision)) {
+      const int threads = std::max(program_->threads_per_rank, 1);
+      const double used = threads * thread_efficiency(*device_.calibration, threads, core->alone.value);
+      time.busy = core->busy.value / used;
+      time.alone = core->alone.value / used;
       return time;
     }
   }
-  time.seconds[row(contention)] = roofline_time(*device_.device, view, phase, precision).value;
-  time.calls = 1;
+  time.busy = time.alone = roofline_time(*device_.device, view, phase, precision).value;
   return time;
 }
 
@@ -147,39 +137,25 @@ void InstructionCosts::add_backward_input(PhaseTime& to, const OperatorView& vie
 }
 
 void InstructionCosts::add(PhaseTime& to, const PhaseTime& more) {
-  for (std::size_t c = 0; c < to.seconds.size(); ++c) to.seconds[c] += more.seconds[c];
+  to.busy += more.busy;
+  to.alone += more.alone;
   to.calls += more.calls;
 }
 
-InstructionCosts::PhaseTime InstructionCosts::streamed(double seconds) const {
-  PhaseTime time;
-  time.seconds[row(Contention::kMemory)] = seconds;
-  time.calls = 1;
-  return time;
+InstructionCosts::PhaseTime InstructionCosts::streamed(double busy_seconds) const {
+  const double slowdown = device_.calibration != nullptr ? device_.calibration->memory_slowdown : 1.0;
+  return {busy_seconds, busy_seconds / slowdown, busy_seconds > 0.0 ? 1 : 0};
 }
 
-double InstructionCosts::slowdown(Contention contention) const {
-  if (device_.calibration == nullptr) return 1.0;
-  if (contention == Contention::kCompute) return largest_sensitivity(device_.calibration->slowdown_compute);
-  if (contention == Contention::kMixed) return largest_sensitivity(device_.calibration->slowdown_mixed);
-  if (contention == Contention::kMemory) return largest_sensitivity(device_.calibration->slowdown_memory);
-  return 1.0;
-}
-
-/// The engine knows one contention row per task: the one that most of its time falls in. The time
-/// is set so that it comes out right while every core is busy, where rates were measured.
-ComputeCost InstructionCosts::finish(const PhaseTime& time) const {
-  double total = 0.0;
-  std::size_t most = row(Contention::kMixed);
-  for (std::size_t c = 0; c < time.seconds.size(); ++c) {
-    total += time.seconds[c];
-    if (time.seconds[c] > time.seconds[most]) most = c;
+ComputeCost InstructionCosts::finish(PhaseTime time) const {
+  const bool cpu = device_.device->device_class == DeviceClass::kCpu;
+  if (cpu && device_.calibration != nullptr) {
+    time.busy += device_.calibration->instruction.value;
+    time.alone += device_.calibration->instruction.value;
   }
   ComputeCost cost;
-  const bool cpu = device_.device->device_class == DeviceClass::kCpu;
-  if (cpu && device_.calibration != nullptr) total += device_.calibration->instruction.value;
-  cost.contention = static_cast<Contention>(most);
-  cost.time = to_picoseconds(Seconds(total / slowdown(cost.contention)));
+  cost.time = to_picoseconds(Seconds(time.alone));
+  cost.slowdown = time.alone > 0.0 ? std::max(1.0, time.busy / time.alone) : 1.0;
   cost.threads = cpu ? std::max(program_->threads_per_rank, 1) : 1;
   if (!cpu) cost.issue = to_picoseconds(device_.device->launch * static_cast<double>(time.calls));
   return cost;

@@ -2,7 +2,6 @@
 // Not for: calls between ranks (communication_cost).
 #pragma once
 
-#include <array>
 #include <vector>
 
 #include "planner/core/cluster.h"
@@ -28,9 +27,10 @@ class InstructionCosts {
   ComputeCost operator()(int rank_class, const InstructionList& list, const Instruction& instruction) const;
 
  private:
-  /// Seconds by contention row, every core busy, and the calls that they consist of.
+  /// Seconds while all cores are busy and while the others idle, and the calls they consist of.
   struct PhaseTime {
-    std::array<double, kContentionCount> seconds{};
+    double busy = 0.0;
+    double alone = 0.0;
     int calls = 0;
   };
   struct UnitTimes {
@@ -41,14 +41,13 @@ class InstructionCosts {
   PhaseTime time_phase(const OperatorView& view, Phase phase) const;
   void add_backward_input(PhaseTime& to, const OperatorView& view, const OperatorGradients& gradients) const;
   static void add(PhaseTime& to, const PhaseTime& more);
-  ComputeCost finish(const PhaseTime& time) const;
-  PhaseTime streamed(double seconds) const;
+  ComputeCost finish(PhaseTime time) const;
+  PhaseTime streamed(double busy_seconds) const;
   double zeroed_seconds(int rank_class, const InstructionList& list, const Instruction& instruction) const;
   double gradient_elements(int rank_class, const InstructionList& list, const Instruction& instruction) const;
   double norm_seconds(int rank_class, const InstructionList& list, const Instruction& instruction) const;
   double update_seconds(int rank_class, const InstructionList& list, const Instruction& instruction) const;
   double touched(const InstructionList& list, const Instruction& instruction) const;
-  double slowdown(Contention contention) const;
 
   const Program* program_;
   DeviceCosts device_;

@@ -185,7 +185,7 @@ class Engine {
       done_.push_back(at);
     } else if (state.node >= 0 && cost.time.value > 0) {
       const auto task = static_cast<std::uint32_t>(at.call) * 2;
-      start_task(state.node, now, cost.time.value, cost.threads, cost.contention, at.rank, task);
+      start_task(state.node, now, cost.time.value, cost.threads, cost.slowdown, at.rank, task);
     } else {
       const auto minor = static_cast<std::uint32_t>(at.call);
       queue_.push({start + cost.time.value, event_key(at.rank, minor, EventKind::kCallEnds)});
@@ -271,7 +271,7 @@ class Engine {
       const std::int32_t rank = member(i).rank;
       const auto task = static_cast<std::uint32_t>(member(i).endpoint) * 2 + 1;
       const std::int32_t node = ranks_[static_cast<std::size_t>(rank)].node;
-      start_task(node, now, cost.work.value, 1, cost.contention, rank, task);
+      start_task(node, now, cost.work.value, 1, cost.slowdown, rank, task);
     }
   }
 
@@ -286,10 +286,10 @@ class Engine {
   }
 
   void start_task(std::int32_t node, std::int64_t now, std::int64_t work, std::int32_t threads,
-                  Contention contention, std::int32_t rank, std::uint32_t task) {
+                  double slowdown, std::int32_t rank, std::uint32_t task) {
     SharedCores& cores = cores_[static_cast<std::size_t>(node)];
     cores.advance(now);
-    cores.start(work, threads, contention, (static_cast<std::uint64_t>(rank) << 32) | task);
+    cores.start(work, threads, slowdown, (static_cast<std::uint64_t>(rank) << 32) | task);
     mark_changed(node);
   }
 

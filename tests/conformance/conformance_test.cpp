@@ -12,7 +12,7 @@
 #include "executor/comm/recording.h"
 #include "executor/device_null.h"
 #include "executor/rank_runner.h"
-#include "planner/cost/cost_model.h"
+#include "simulator/cost/cost_model.h"
 #include "simulator/engine/simulate.h"
 #include "simulator/memory/arena_replay.h"
 #include "tests/property/random_program.h"
@@ -108,7 +108,7 @@ void expect_same_behaviour(const Program& program) {
     options.program = kind;
     options.steps = 1;
     options.interval = false;
-    const auto simulated = sim::simulate(program, cluster, unit_costs(), options);
+    const auto simulated = sim::simulate(program, cluster, sim::unit_costs(), options);
     ASSERT_TRUE(simulated.ok()) << simulated.error().message;
     for (int rank = 0; rank < program.world_size(); ++rank) {
       SCOPED_TRACE("rank " + std::to_string(rank) + " " + std::string(program_kind_name(kind)));

@@ -113,7 +113,7 @@ std::string answer_text(const Answer& answer, const Subject& subject) {
 }
 
 Outcome outcome_of(const Error& error) {
-  return Outcome(error, error.code == "not-verified" ? kNotVerified : kBadInput);
+  return Outcome(error, error.code == "not-verified" ? kExitNotVerified : kExitBadInput);
 }
 
 }  // namespace bayplan::cli

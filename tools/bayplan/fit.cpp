@@ -63,7 +63,7 @@ Outcome run_fit(const GivenOptions& given, bool json) {
     fmt::print("\nchosen from {} layouts: {}\n{}", answer->search.evaluated.size(),
                answer->search.space, notes_text(request->subject));
   }
-  return answer->verdict == Verdict::kDoesNotFit ? kDoesNotFit : kOk;
+  return answer->verdict == Verdict::kDoesNotFit ? kExitDoesNotFit : kExitOk;
 }
 
 }  // namespace

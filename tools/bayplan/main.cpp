@@ -103,17 +103,17 @@ int run(int argc, char** argv) {
   } catch (const CLI::CallForHelp&) {
     const auto parsed = root.get_subcommands();
     fmt::print("{}", parsed.empty() ? root.help() : parsed.front()->help());
-    return kOk;
+    return kExitOk;
   } catch (const CLI::CallForVersion&) {
     fmt::print("bayplan {}\n", BAYPLAN_VERSION);
-    return kOk;
+    return kExitOk;
   } catch (const CLI::ParseError& e) {
     if (argc == 1) {
       fmt::print(stderr, "{}", root.help());
-      return kBadInput;
+      return kExitBadInput;
     }
     if (speaks) print_error(usage_error(root, e, argc, argv), json);
-    return kBadInput;
+    return kExitBadInput;
   }
   for (const Declared& d : declared) {
     if (!d.app->parsed()) continue;
@@ -122,7 +122,7 @@ int run(int argc, char** argv) {
     if (outcome.error && (speaks || !d.json)) print_error(*outcome.error, d.json);
     return outcome.exit_code;
   }
-  return kBadInput;
+  return kExitBadInput;
 }
 
 }  // namespace
@@ -132,7 +132,7 @@ int main(int argc, char** argv) {
   using namespace bayplan::cli;
   spdlog::set_default_logger(spdlog::stderr_color_mt("bayplan"));
   spdlog::set_pattern("bayplan: %^%l%$: %v");
-  int code = kFailedWhileRunning;
+  int code = kExitFailed;
   try {
     code = run(argc, argv);
   } catch (const std::exception& e) {
@@ -143,9 +143,9 @@ int main(int argc, char** argv) {
                 json);
   }
   // A full disk or a closed pipe must not look like success.
-  if (std::fflush(stdout) != 0 && code == kOk) {
+  if (std::fflush(stdout) != 0 && code == kExitOk) {
     fmt::print(stderr, "bayplan: error: cannot write to stdout [unwritable-output]\n");
-    code = kFailedWhileRunning;
+    code = kExitFailed;
   }
   return code;
 }

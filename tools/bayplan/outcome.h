@@ -9,19 +9,19 @@
 namespace bayplan::cli {
 
 // The exit codes of the interface.
-constexpr int kOk = 0;
-constexpr int kFailedWhileRunning = 1;
-constexpr int kBadInput = 2;
-constexpr int kDoesNotFit = 3;
-constexpr int kNotVerified = 4;
+constexpr int kExitOk = 0;
+constexpr int kExitFailed = 1;
+constexpr int kExitBadInput = 2;
+constexpr int kExitDoesNotFit = 3;
+constexpr int kExitNotVerified = 4;
 
 struct Outcome {
-  int exit_code = kOk;
+  int exit_code = kExitOk;
   std::optional<Error> error;
 
   Outcome(int code) : exit_code(code) {}  // NOLINT: implicit by design
   /// Errors are bad input unless said otherwise.
-  Outcome(Error e, int code = kBadInput) : exit_code(code), error(std::move(e)) {}  // NOLINT
+  Outcome(Error e, int code = kExitBadInput) : exit_code(code), error(std::move(e)) {}  // NOLINT
 };
 
 }  // namespace bayplan::cli

@@ -47,7 +47,7 @@ Outcome run_plan(const PlanOptions& options, bool json) {
       fmt::print("written: {}\n", options.output);
     }
   }
-  return fits ? kOk : kDoesNotFit;
+  return fits ? kExitOk : kExitDoesNotFit;
 }
 
 }  // namespace

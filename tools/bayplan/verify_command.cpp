@@ -67,7 +67,7 @@ Outcome run_verify(const VerifyArguments& arguments, bool json) {
                  program_kind_name(f.program), f.rank, f.message);
     }
   }
-  return findings.empty() ? kOk : kNotVerified;
+  return findings.empty() ? kExitOk : kExitNotVerified;
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "executor/run_output.h"
+#include "executor/trace/run_output.h"
 
 #include <filesystem>
 #include <nlohmann/json.hpp>

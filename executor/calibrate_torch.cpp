@@ -43,9 +43,11 @@ Axis3 axes_of(OperatorKind kind) {
   return {{{64, 256, 1024, 4096}, {64, 256, 1024, 4096}, {1}}};
 }
 
-constexpr double kLeastPointSeconds = 0.002;
+constexpr double kLeastPointSeconds = 0.001;
 // A call longer than this is left out; its rate is that of the next smaller size.
 constexpr double kLongestCall = 0.02;
+// Passes over all grids, some seconds apart: what disturbs one pass rarely disturbs the other.
+constexpr int kPasses = 2;
 constexpr std::array<DType, 2> kDTypes = {DType::kFp32, DType::kBf16};
 
 int usable_cores() {
@@ -68,7 +70,7 @@ class Calibrator {
     std::int64_t phases = 0;
     for (int k = 0; k < kOperatorKindCount; ++k) phases += 3 * point_count(axes_of(static_cast<OperatorKind>(k)));
     // Half of the budget is for what surrounds the timing: filling tensors, warming up, threads.
-    const double points = static_cast<double>(phases) * kDTypes.size();
+    const double points = static_cast<double>(phases) * kDTypes.size() * kPasses;
     point_seconds_ = std::max(kLeastPointSeconds, 0.35 * options.budget_seconds / points);
     stream_seconds_ = std::max(0.02, 0.005 * options.budget_seconds);
   }
@@ -82,8 +84,15 @@ class Calibrator {
     measure_machine(c);
     measure_crowding(c);
     measure_threads(c);
+    std::vector<KindGrids> all;
     for (const DType dtype : kDTypes) {
-      for (int k = 0; k < kOperatorKindCount; ++k) measure_kind(c, static_cast<OperatorKind>(k), dtype);
+      for (int k = 0; k < kOperatorKindCount; ++k) all.push_back(empty_grids(static_cast<OperatorKind>(k), dtype));
+    }
+    for (int pass = 0; pass < kPasses; ++pass) {
+      for (KindGrids& grids : all) measure_kind(grids);
+    }
+    for (KindGrids& grids : all) {
+      for (RateGrid& grid : grids) keep(c, std::move(grid));
     }
     report("done", 1.0);
     return c;
@@ -174,34 +183,43 @@ class Calibrator {
     done_ = 0.2;
   }
 
-  void measure_kind(Calibration& c, OperatorKind kind, DType dtype) {
+  /// One grid per phase.
+  using KindGrids = std::array<RateGrid, 3>;
+
+  static KindGrids empty_grids(OperatorKind kind, DType dtype) {
     const Axis3 axes = axes_of(kind);
-    report(std::string(operator_spec(kind).name) + " " + std::string(dtype_name(dtype)));
-    std::array<RateGrid, 3> grids;
+    KindGrids grids;
     for (std::size_t p = 0; p < grids.size(); ++p) {
       grids[p] = {kind, static_cast<Phase>(p), dtype, axes, {}, {}};
       grids[p].busy.assign(static_cast<std::size_t>(point_count(axes)), 0.0);
       grids[p].alone = grids[p].busy;
     }
+    return grids;
+  }
+
+  void measure_kind(KindGrids& grids) {
+    report(std::string(operator_spec(grids[0].kind).name) + " " + std::string(dtype_name(grids[0].dtype)));
+    const auto& axes = grids[0].axes;
     for (std::size_t i = 0; i < axes[0].size(); ++i) {
       for (std::size_t j = 0; j < axes[1].size(); ++j) {
         for (std::size_t k = 0; k < axes[2].size(); ++k) measure_point(grids, {i, j, k});
       }
     }
-    for (RateGrid& grid : grids) {
-      const bool measured = std::any_of(grid.busy.begin(), grid.busy.end(), [](double r) { return r > 0.0; });
-      if (!measured) continue;
-      fill_gaps(grid);
-      c.operators.push_back(std::move(grid));
-    }
-    done_ += 0.8 / (kOperatorKindCount * kDTypes.size());
+    done_ += 0.8 / (kPasses * kOperatorKindCount * kDTypes.size());
+  }
+
+  static void keep(Calibration& c, RateGrid grid) {
+    const bool measured = std::any_of(grid.busy.begin(), grid.busy.end(), [](double r) { return r > 0.0; });
+    if (!measured) return;
+    fill_gaps(grid);
+    c.operators.push_back(std::move(grid));
   }
 
   static std::size_t index_of(const RateGrid& grid, const std::array<std::size_t, 3>& at) {
     return (at[0] * grid.axes[1].size() + at[1]) * grid.axes[2].size() + at[2];
   }
 
-  void measure_point(std::array<RateGrid, 3>& grids, const std::array<std::size_t, 3>& at) {
+  void measure_point(KindGrids& grids, const std::array<std::size_t, 3>& at) {
     const RateGrid& any = grids[0];
     const OperatorSize size{any.axes[0][at[0]], any.axes[1][at[1]], any.axes[2][at[2]]};
     const OperatorPoint point = point_of(any.kind, size);
@@ -211,14 +229,16 @@ class Calibrator {
     for (std::size_t p = 0; p < grids.size(); ++p) {
       const double work = work_of(point, precision, static_cast<Phase>(p));
       if (!times[p] || work <= 0.0) continue;
-      grids[p].busy[index_of(grids[p], at)] = work / times[p]->busy;
-      // Noise must not make a crowded machine look faster than an idle one.
-      grids[p].alone[index_of(grids[p], at)] = work / std::min(times[p]->alone, times[p]->busy);
+      // The best pass counts, and noise must not make a crowded machine look faster than an idle one.
+      double& busy = grids[p].busy[index_of(grids[p], at)];
+      double& alone = grids[p].alone[index_of(grids[p], at)];
+      busy = std::max(busy, work / times[p]->busy);
+      alone = std::max({alone, busy, work / times[p]->alone});
     }
   }
 
   /// Longest phase at the rate of the next smaller size on any axis; 0 when nothing is known.
-  static double expected_call(const std::array<RateGrid, 3>& grids, const std::array<std::size_t, 3>& at,
+  static double expected_call(const KindGrids& grids, const std::array<std::size_t, 3>& at,
                               const OperatorPoint& point, const Precision& precision) {
     double longest = 0.0;
     for (std::size_t d = 0; d < 3; ++d) {

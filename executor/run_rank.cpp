@@ -11,19 +11,32 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Start of the ranks' common time. Processes of one machine share a clock, so rank 0's reading
-/// serves them all; a machine whose clock differs by more than the ranks can have drifted apart
-/// starts its own, right behind the barrier.
-Clock::time_point common_epoch(Communicator& communicator) {
-  const CallSite site{0, "agreement on the start time", Purpose::kNone};
+/// What rank 0 tells the others before anything else.
+struct Start {
+  std::int64_t ticks = 0;  // rank 0's clock
+  std::uint64_t fingerprint = 0;
+  std::int64_t refused = 0;  // rank 0 cannot start
+};
+
+Start agree_on_start(Communicator& communicator, const Program& program, bool refused) {
+  const CallSite site{0, "agreement on the start", Purpose::kNone};
   communicator.barrier(site);
-  const Clock::time_point own = Clock::now();
-  std::int64_t ticks = own.time_since_epoch().count();
+  Start start;
+  start.ticks = Clock::now().time_since_epoch().count();
+  start.fingerprint = program.fingerprint;
+  start.refused = refused ? 1 : 0;
   std::vector<int> all;
   for (int r = 0; r < communicator.world_size(); ++r) all.push_back(r);
-  communicator.broadcast(site, all, reinterpret_cast<std::byte*>(&ticks), sizeof ticks, 0);
-  const Clock::time_point root{Clock::duration(ticks)};
+  communicator.broadcast(site, all, reinterpret_cast<std::byte*>(&start), sizeof start, 0);
+  return start;
+}
+
+/// Start of the ranks' common time. Processes of one machine share a clock, so rank 0's reading
+/// serves them all; a machine whose clock differs by more than a moment starts its own.
+Clock::time_point epoch_of(const Start& start) {
   constexpr auto kSameClock = std::chrono::seconds(1);
+  const Clock::time_point own = Clock::now();
+  const Clock::time_point root{Clock::duration(start.ticks)};
   return own - root < kSameClock && root - own < kSameClock ? root : own;
 }
 
@@ -37,11 +50,21 @@ Result<RunResult> run_rank(const Program& program, const DeviceFactory& devices,
   const int rank = communicator.rank();
   BAYPLAN_CHECK(communicator.world_size() == program.world_size(),
                 "the communicator has another world size than the program");
-  if (rank == 0) BAYPLAN_RETURN_IF_ERROR(RunOutput::prepare(options.output_directory));
+  const Status prepared = rank == 0 ? RunOutput::prepare(options.output_directory) : Status();
   try {
+    const Start start = agree_on_start(communicator, program, !prepared.ok());
+    if (!prepared.ok()) return prepared.error();
+    if (start.refused != 0) {
+      return Error{"run-aborted", "rank 0 cannot start; its message says why", "rank 0", ""};
+    }
+    if (start.fingerprint != program.fingerprint) {
+      throw ExecutorError(rank, 0, "agreement on the start",
+                          "its program has another fingerprint than rank 0's: all ranks must be "
+                          "given the same plan and run the same build",
+                          FailureKind::kMismatch, 0);
+    }
     const auto device = devices(rank);
-    RankRunner runner(program, rank, *device, communicator, options.fault,
-                      common_epoch(communicator));
+    RankRunner runner(program, rank, *device, communicator, options.fault, epoch_of(start));
     const SignalStatus signal_status(program, rank, runner.status(), communicator);
     Outcome outcome = run_body(job, runner, *device, communicator);
     const std::vector<RankReport> reports = gather_reports(communicator, outcome.report);

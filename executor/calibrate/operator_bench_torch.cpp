@@ -195,7 +195,6 @@ struct OperatorBench::Worker {
   Worker& operator=(const Worker&) = delete;
 
   void prepare(const OperatorPoint& point, const Precision& precision, int threads) {
-    at::set_num_threads(1);
     Pool pool(memory);
     CallBuilder builder(point, precision, threads);
     region = WorkspaceRegion(pool.take(builder.workspace()), builder.workspace(), {});
@@ -234,8 +233,9 @@ PhaseTimes OperatorBench::time(const OperatorPoint& point, const Precision& prec
     if (phase == nullptr || (operator_spec(point.op.kind).gradient_is_identity && p > 0)) continue;
     // Later phases read what the first one, forward, left in the same tensors.
     const bool first = p == 0;
-    const GangTime time = time_gang({options.workers, options.seconds, 3, 2}, [&](int index) -> TimedCall {
+    const GangTime time = time_gang({options.workers, options.seconds, 3, 2, options.threads == 1}, [&](int index) -> TimedCall {
       Worker& w = worker(index);
+      at::set_num_threads(1);  // per thread: what a rank's threads do
       if (first) w.prepare(point, precision, options.threads);
       for (std::size_t c = 0; first && c + 2 < w.copies.size(); ++c) w.run(phase, static_cast<std::int64_t>(c));
       return [&w, phase](std::int64_t call) { w.run(phase, call); };
@@ -250,9 +250,10 @@ double OperatorBench::calls_per_second(const OperatorPoint& point, const Precisi
                                        const BenchOptions& options) {
   worker(options.workers - 1);
   const KernelFunction forward = phases_of(point.op.kind)[0];
-  return time_gang({options.workers, options.seconds, 3, 2},
+  return time_gang({options.workers, options.seconds, 3, 2, options.threads == 1},
                    [&](int index) -> TimedCall {
                      Worker& w = worker(index);
+                     at::set_num_threads(1);
                      w.prepare(point, precision, options.threads);
                      return [&w, forward](std::int64_t call) { w.run(forward, call); };
                    })

@@ -1,5 +1,7 @@
 #include "executor/calibrate/worker_gang.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <atomic>
 #include <barrier>
@@ -24,10 +26,28 @@ struct WorkerTime {
   std::exception_ptr failure;
 };
 
-double median(std::vector<double>& values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+/// Lower quartile: what a call takes when nothing else on the machine gets in the way.
+double typical(std::vector<double>& values) {
+  const auto at = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 4);
+  std::nth_element(values.begin(), at, values.end());
+  return *at;
+}
+
+/// Gives each worker a processor of its own, as far as they go; the scheduler takes a while to
+/// spread new threads.
+void pin_to_processor(int worker) {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
+  int skip = worker % std::max(1, CPU_COUNT(&allowed));
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (!CPU_ISSET(cpu, &allowed) || skip-- > 0) continue;
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    ::sched_setaffinity(0, sizeof one, &one);
+    return;
+  }
 }
 
 void time_calls(const GangOptions& options, const TimedCall& call, WorkerTime& out) {
@@ -52,6 +72,7 @@ GangTime time_gang(const GangOptions& options, const std::function<TimedCall(int
   const auto work = [&](int worker) {
     WorkerTime& out = times[static_cast<std::size_t>(worker)];
     TimedCall call;
+    if (options.pin) pin_to_processor(worker);
     try {
       call = make(worker);
       for (std::int64_t i = 0; i < options.warm_calls; ++i) call(i);
@@ -63,7 +84,7 @@ GangTime time_gang(const GangOptions& options, const std::function<TimedCall(int
       if (worker == 0 && !out.failure) {
         WorkerTime first;
         time_calls(options, call, first);
-        out.alone = median(first.calls);
+        out.alone = typical(first.calls);
       }
     } catch (...) {
       out.failure = std::current_exception();
@@ -97,7 +118,7 @@ GangTime time_gang(const GangOptions& options, const std::function<TimedCall(int
   }
   for (WorkerTime& t : times) {
     result.calls_per_second += static_cast<double>(t.calls.size()) / t.total;
-    result.busy += median(t.calls) / options.workers;
+    result.busy += typical(t.calls) / options.workers;
   }
   return result;
 }

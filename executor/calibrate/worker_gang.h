@@ -15,11 +15,12 @@ struct GangOptions {
   double seconds = 0.01;      // how long to keep calling
   std::int64_t least_calls = 3;
   std::int64_t warm_calls = 1;
+  bool pin = true;  // one processor a worker; off when the work starts threads of its own
 };
 
 struct GangTime {
-  double busy = 0.0;   // seconds per call: mean over workers of each one's median
-  double alone = 0.0;  // the first worker's median while the others wait
+  double busy = 0.0;   // seconds per call: mean over workers of each one's lower quartile
+  double alone = 0.0;  // the first worker's lower quartile while the others wait
   double calls_per_second = 0.0;  // all workers together
 };
 

@@ -20,7 +20,7 @@
 // Types and function names cannot be put in parentheses.
 // NOLINTBEGIN(bugprone-macro-parentheses)
 
-/// In the target's namespace: NAME_f32(), NAME_f64(), NAME_bf16() return what make_table<T>() builds.
+/// In the target's namespace: NAME_f32(), NAME_f64() and NAME_bf16() return make_table<T>().
 #define BAYPLAN_TARGET_TABLES(TABLE, NAME)                       \
   const TABLE<float>* NAME##_f32() {                             \
     static constexpr TABLE<float> table = make_table<float>();   \

@@ -96,6 +96,7 @@ void check_class(const Program& program, std::int32_t index, int first_rank,
     const ClassProgram p{program, rank_class, rank_class.programs[static_cast<std::size_t>(k)],
                          kind, first_rank};
     const HappensBefore order(p.list);
+    check_groups(p, findings);
     check_accumulation(p, findings);
     check_accesses(p, findings);
     check_completeness(p, order, findings);

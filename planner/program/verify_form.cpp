@@ -92,8 +92,8 @@ class ClassForm {
 
   bool fits(const Buffer& b) const {
     const auto unit_class = static_cast<std::size_t>(program_.units[b.unit.index()].unit_class);
-    const bool logits = b.region == Region::kSavedForWeight &&
-                        program_.graph.classes[unit_class].loss >= 0;
+    const bool logits =
+        b.region == Region::kSavedForWeight && program_.graph.classes[unit_class].loss >= 0;
     switch (b.region) {
       case Region::kExternal:
       case Region::kBoundaryOutput:

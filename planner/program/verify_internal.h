@@ -74,7 +74,8 @@ struct Steps {
   std::vector<Step> steps;            // by first member
   std::vector<std::int32_t> step_of;  // per instruction
 };
-/// With one_queue, the communication streams are one lane.
+/// With one_queue, the communication streams are one lane. Consumers also find a step's members by
+/// their neighbourhood in the list; check_groups makes that the same.
 Steps make_steps(const InstructionList& list, bool one_queue);
 
 constexpr bool communicates(Stream s) {
@@ -124,6 +125,8 @@ void check_form(const Program& program, Findings& findings);
 /// Who meets whom, and whether they agree.
 Matching check_matching(const Program& program, ProgramKind kind, const Folding& folding,
                         Findings& findings);
+/// Neighbours on a stream with one fuse id are neighbours in the list.
+void check_groups(const ClassProgram& p, Findings& findings);
 /// Absence of deadlock, with streams of their own and with one communication queue.
 void check_progress(const Program& program, ProgramKind kind, const Folding& folding,
                     const Matching& matching, Findings& findings);

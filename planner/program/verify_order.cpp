@@ -59,4 +59,18 @@ HappensBefore::HappensBefore(const InstructionList& list) : steps_(make_steps(li
   }
 }
 
+void check_groups(const ClassProgram& p, Findings& findings) {
+  std::array<std::int32_t, kStreamCount> last{};  // per stream
+  last.fill(-1);
+  for (std::int32_t i = 0; i < p.size(); ++i) {
+    std::int32_t& before = last[static_cast<std::size_t>(p.at(i).stream)];
+    if (before >= 0 && before != i - 1 && p.at(i).fuse >= 0 && p.at(i).fuse == p.at(before).fuse) {
+      findings.add(Violation::kMalformed, p.kind, p.rank, InstructionId(i),
+                   describe(p.list, i) + " is of one group call with " + describe(p.list, before) +
+                       ", but other instructions stand between them");
+    }
+    before = i;
+  }
+}
+
 }  // namespace bayplan::verification

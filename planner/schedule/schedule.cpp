@@ -31,10 +31,10 @@ Result<Schedule> make_schedule(std::string_view name, const ScheduleShape& shape
                    "--pp, --global-batch", "raise the one that is below 1"};
     }
     if (shape.chunks_per_rank < spec.min_chunks || shape.chunks_per_rank > spec.max_chunks) {
-      const std::string range = spec.min_chunks == spec.max_chunks
-                                    ? std::to_string(spec.min_chunks)
-                                    : std::to_string(spec.min_chunks) + " to " +
-                                          std::to_string(spec.max_chunks);
+      const std::string range =
+          spec.min_chunks == spec.max_chunks
+              ? std::to_string(spec.min_chunks)
+              : std::to_string(spec.min_chunks) + " to " + std::to_string(spec.max_chunks);
       return Error{"unsupported-chunks",
                    "schedule " + std::string(name) + " takes " + range +
                        " chunk(s) per rank, not " + std::to_string(shape.chunks_per_rank),

@@ -42,12 +42,12 @@ TEST(Golden, OneFOneBOnTwoStages) {
   plan.micro_batches = 2;
   plan.layers = 1;
   const Program program = lower_tiny(plan);
-  expect_golden("one_f_one_b_pp2.txt",
-                "# 1F1B, 2 stages, 2 micro-batches; units: embedding and block | head.\n"
-                "# Stage 0 warms up with one forward; the send of a forward and the receive of the\n"
-                "# next backward are one group call.\n" +
-                    list(program, 0, ProgramKind::kTrainStep) +
-                    list(program, 1, ProgramKind::kTrainStep));
+  expect_golden(
+      "one_f_one_b_pp2.txt",
+      "# 1F1B, 2 stages, 2 micro-batches; units: embedding and block | head.\n"
+      "# Stage 0 warms up with one forward; the send of a forward and the receive of the\n"
+      "# next backward are one group call.\n" +
+          list(program, 0, ProgramKind::kTrainStep) + list(program, 1, ProgramKind::kTrainStep));
 }
 
 TEST(Golden, ZeroOneOnTwoReplicas) {

@@ -16,7 +16,7 @@
 namespace bayplan::testing {
 namespace {
 
-constexpr int kPrograms = 120;
+constexpr int kPrograms = 80;
 constexpr int kMutantsPerMutator = 4;  // per program
 constexpr std::uint64_t kSchedules = 6;
 
@@ -28,7 +28,8 @@ std::vector<std::uint64_t> expected_state(const Program& program, ProgramKind ki
 }
 
 /// What went wrong under some schedule, or nullopt.
-std::optional<std::string> misbehaviour(const Mutant& mutant, const std::vector<std::uint64_t>& expected) {
+std::optional<std::string> misbehaviour(const Mutant& mutant,
+                                        const std::vector<std::uint64_t>& expected) {
   for (std::uint64_t seed = 0; seed < kSchedules; ++seed) {
     exec::NullRunOptions options;
     options.one_communication_queue = seed % 3 == 2;
@@ -42,7 +43,7 @@ std::optional<std::string> misbehaviour(const Mutant& mutant, const std::vector<
 struct Count {
   int made = 0;
   int misbehave = 0;
-  int refused = 0;          // of those that misbehave
+  int refused = 0;           // of those that misbehave
   int refused_harmless = 0;  // of those that do not
   std::map<std::string, int> faults;
   std::map<std::string, int> reasons;  // first finding
@@ -74,12 +75,14 @@ TEST(Verify, RefusesEveryMutantThatMisbehavesForTheRightReason) {
         ++count.misbehave;
         ++count.faults[*fault];
         const std::string where = std::string(mutator.name) + ", " + to_string(plan) + ", " +
-                                  std::string(program_kind_name(mutant->kind)) + ", " + mutant->what;
+                                  std::string(program_kind_name(mutant->kind)) + ", " +
+                                  mutant->what;
         ASSERT_FALSE(findings.empty()) << where << ": accepted, but: " << *fault;
-        const bool right = std::any_of(findings.begin(), findings.end(), [&](const VerifyFinding& f) {
-          return std::find(mutator.reasons.begin(), mutator.reasons.end(), f.violation) !=
-                 mutator.reasons.end();
-        });
+        const bool right =
+            std::any_of(findings.begin(), findings.end(), [&](const VerifyFinding& f) {
+              return std::find(mutator.reasons.begin(), mutator.reasons.end(), f.violation) !=
+                     mutator.reasons.end();
+            });
         ++count.reasons[std::string(violation_name(findings.front().violation))];
         EXPECT_TRUE(right) << where << ": " << *fault << ", refused as "
                            << violation_name(findings.front().violation) << ": "
@@ -98,7 +101,7 @@ TEST(Verify, RefusesEveryMutantThatMisbehavesForTheRightReason) {
     std::printf(" |");
     for (const auto& [reason, n] : c.reasons) std::printf(" %s:%d", reason.c_str(), n);
     std::printf("\n");
-    EXPECT_GE(c.misbehave, 30) << mutator.name;
+    EXPECT_GE(c.misbehave, 50) << mutator.name;
   }
   EXPECT_GE(misbehaving, 500);
 }

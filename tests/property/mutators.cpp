@@ -35,7 +35,8 @@ struct Target {
   }
   RankClass& target_class() { return mutant.program.classes[rank_class]; }
 
-  std::optional<std::size_t> pick(std::mt19937_64& random, const std::function<bool(const Entry&)>& which) {
+  std::optional<std::size_t> pick(std::mt19937_64& random,
+                                  const std::function<bool(const Entry&)>& which) {
     std::vector<std::size_t> found;
     for (std::size_t i = 0; i < list.size(); ++i) {
       if (which(list[i])) found.push_back(i);
@@ -110,11 +111,12 @@ std::optional<Mutant> change_size(const Program& program, std::mt19937_64& rando
 /// Moves a release in front of the last use of what it releases, or further.
 std::optional<Mutant> release_early(const Program& program, std::mt19937_64& random) {
   Target t(program, random);
-  const auto i = t.pick(random, [](const Entry& e) {
-    return e.instruction.kind == InstructionKind::kRelease;
-  });
+  const auto i = t.pick(
+      random, [](const Entry& e) { return e.instruction.kind == InstructionKind::kRelease; });
   if (!i || *i == 0) return std::nullopt;
-  const std::size_t distance = below(random, 3) == 0 ? 1 + below(random, *i) : 1 + below(random, std::min<std::size_t>(*i, 4));
+  const std::size_t distance = below(random, 3) == 0
+                                   ? 1 + below(random, *i)
+                                   : 1 + below(random, std::min<std::size_t>(*i, 4));
   t.list.move(*i, *i - distance);
   return t.done(at(*i) + ", a release, comes " + std::to_string(distance) + " places earlier");
 }
@@ -138,7 +140,8 @@ std::optional<Mutant> overlap_bytes(const Program& program, std::mt19937_64& ran
   std::int64_t offset = buffers[other].offset;
   if (below(random, 2) == 0) {
     const std::int64_t inside = (buffers[other].bytes - 1) / kTensorAlignment;
-    offset += kTensorAlignment * static_cast<std::int64_t>(below(random, static_cast<std::size_t>(inside) + 1));
+    offset += kTensorAlignment *
+              static_cast<std::int64_t>(below(random, static_cast<std::size_t>(inside) + 1));
   }
   const std::int64_t end = offset + round_up(buffers[b].bytes, kTensorAlignment);
   if (buffers[b].offset == offset || end > t.target_class().arena_bytes[0]) return std::nullopt;
@@ -155,8 +158,7 @@ std::optional<Mutant> lose_peer(const Program& program, std::mt19937_64& random)
   const bool message = !is_collective(instruction.kind);
   switch (below(random, message ? 3 : 1)) {
     case 1:
-      instruction.peer_stage =
-          static_cast<std::int32_t>(below(random, program.stage_rank.size()));
+      instruction.peer_stage = static_cast<std::int32_t>(below(random, program.stage_rank.size()));
       return t.done(at(*i) + " has another peer");
     case 2:
       instruction.boundary += 1;
@@ -181,9 +183,11 @@ std::optional<Mutant> make_cycle(const Program& program, std::mt19937_64& random
     }
     case 1: {
       const auto grouped = [](const Instruction& i) { return i.fuse >= 0; };
-      if (!t.pick(random, [&](const Entry& e) { return grouped(e.instruction); })) return std::nullopt;
+      if (!t.pick(random, [&](const Entry& e) { return grouped(e.instruction); }))
+        return std::nullopt;
       for (RankClass& c : t.mutant.program.classes) {
-        for (Instruction& i : c.programs[static_cast<std::size_t>(t.mutant.kind)].instructions) i.fuse = -1;
+        for (Instruction& i : c.programs[static_cast<std::size_t>(t.mutant.kind)].instructions)
+          i.fuse = -1;
       }
       for (Entry& e : t.list.entries) e.instruction.fuse = -1;
       return t.done("no messages are grouped, on any rank");
@@ -232,7 +236,8 @@ std::optional<Mutant> reorder_sums(const Program& program, std::mt19937_64& rand
   };
   std::optional<std::size_t> j;  // the same unit, next micro-batch
   for (std::size_t k = *i + 1; k < t.list.size() && !j; ++k) {
-    if (adds_gradient(c, t.list[k]) && t.list[k].instruction.unit == t.list[*i].instruction.unit) j = k;
+    if (adds_gradient(c, t.list[k]) && t.list[k].instruction.unit == t.list[*i].instruction.unit)
+      j = k;
   }
   if (!j || below(random, 3) == 0) {
     bool changed = false;
@@ -274,10 +279,9 @@ std::optional<Mutant> reorder_sums(const Program& program, std::mt19937_64& rand
 
 using V = Violation;
 constexpr std::array kDroppedWait = {V::kRace, V::kUseAfterRelease, V::kOverlap};
-constexpr std::array kSwappedOrder = {V::kRace,          V::kUseBeforeWrite,    V::kUseAfterRelease,
-                                      V::kOverlap,       V::kDeadlock,          V::kQueueProgress,
-                                      V::kGroupOrder,    V::kAccumulationOrder, V::kMissing,
-                                      V::kSizeMismatch};
+constexpr std::array kSwappedOrder = {
+    V::kRace,          V::kUseBeforeWrite, V::kUseAfterRelease,   V::kOverlap, V::kDeadlock,
+    V::kQueueProgress, V::kGroupOrder,     V::kAccumulationOrder, V::kMissing, V::kSizeMismatch};
 constexpr std::array kWrongSize = {V::kSizeMismatch, V::kMalformed, V::kUseBeforeWrite};
 constexpr std::array kEarlyRelease = {V::kUseAfterRelease, V::kOverlap};
 constexpr std::array kOverlappingBytes = {V::kOverlap};

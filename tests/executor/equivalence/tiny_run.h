@@ -38,7 +38,8 @@ inline State read_fp64_state(const std::string& path) {
   std::string text(header_bytes, ' ');
   file.read(text.data(), static_cast<std::streamsize>(header_bytes));
   State state;
-  for (const auto& [name, entry] : nlohmann::json::parse(text).items()) {
+  const nlohmann::json header = nlohmann::json::parse(text);
+  for (const auto& [name, entry] : header.items()) {
     if (name == "__metadata__" || entry.at("dtype") != "F64") continue;
     const std::uint64_t begin = entry.at("data_offsets").at(0);
     const std::uint64_t end = entry.at("data_offsets").at(1);

@@ -439,6 +439,18 @@ TEST(VerifyForm, WaitForALaterInstruction) {
   expect_found(p, Violation::kMalformed, "waits for i5, which is not an earlier instruction");
 }
 
+TEST(VerifyForm, GroupCallIsInOnePiece) {
+  Program p = pipeline();
+  edit(p, 0, [](EditableList& list) {
+    const std::size_t i = find(list, [](const Instruction& x) { return x.fuse >= 0; });
+    ASSERT_EQ(list[i + 1].instruction.kind, InstructionKind::kRecvGradient);
+    list.swap(i + 2, i + 1);  // its release of what was sent comes between
+    list.swap(i + 3, i + 2);
+    list[i + 1].instruction.stream = Stream::kCompute;
+  });
+  expect_found(p, Violation::kMalformed, "other instructions stand between them");
+}
+
 TEST(VerifyForm, FindingsStopAtTheLimit) {
   Program p = pipeline();
   for (Buffer& b : p.classes[0].buffers) b.offset += 1;

@@ -24,7 +24,7 @@ ALLOWED = {
     "models": ["planner/core", "planner/formats"],
     "kernels": [],
     "simulator": ["planner/core", "planner/cost", "planner/program"],
-    "executor": ["planner/core", "planner/program", "kernels"],
+    "executor": ["planner/core", "planner/cost", "planner/program", "planner/formats", "kernels"],
     "tools": ["planner", "models", "simulator", "executor", "kernels"],
     "tests": ["planner", "models", "simulator", "executor", "kernels", "tools"],
 }

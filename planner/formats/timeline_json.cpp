@@ -62,12 +62,19 @@ bool read_integers(const json& row, std::array<std::int64_t, N>& out) {
   return true;
 }
 
-Status read_events(const JsonCursor& at, const json& rows, Timeline& timeline) {
+bool known(const TimelineLabels& labels, std::int64_t rank, std::int64_t instruction) {
+  if (rank >= static_cast<std::int64_t>(labels.rank_class.size())) return false;
+  const auto c = static_cast<std::size_t>(labels.rank_class[static_cast<std::size_t>(rank)]);
+  return instruction < static_cast<std::int64_t>(labels.classes[c].size());
+}
+
+Status read_events(const JsonCursor& at, const json& rows, const TimelineLabels& labels, Timeline& timeline) {
   for (std::size_t i = 0; i < rows.size(); ++i) {
     std::array<std::int64_t, 6> v{};
-    if (!read_integers(rows[i], v) || v[0] > INT32_MAX || v[1] > INT32_MAX || v[2] > INT32_MAX) {
+    if (!read_integers(rows[i], v) || v[1] > INT32_MAX) {
       return row_error(at, i, "is not [rank, step, instruction, ready, start, end] of non-negative integers");
     }
+    if (!known(labels, v[0], v[2])) return row_error(at, i, "names a rank or an instruction that has no label");
     if (v[5] < v[4]) return row_error(at, i, "ends before it starts");
     const TimelineEvent event{static_cast<std::int32_t>(v[0]),
                               static_cast<std::int32_t>(v[1]),
@@ -86,16 +93,66 @@ Status read_events(const JsonCursor& at, const json& rows, Timeline& timeline) {
   return {};
 }
 
-Status read_memory(const JsonCursor& at, const json& rows, Timeline& timeline) {
+Status read_memory(const JsonCursor& at, const json& rows, const TimelineLabels& labels, Timeline& timeline) {
   for (std::size_t i = 0; i < rows.size(); ++i) {
     std::array<std::int64_t, 4> v{};
-    if (!read_integers(rows[i], v) || v[0] > INT32_MAX || v[1] >= kTierCount) {
+    if (!read_integers(rows[i], v) || v[0] >= static_cast<std::int64_t>(labels.rank_class.size()) ||
+        v[1] >= kTierCount) {
       return row_error(at, i, "is not [rank, tier, time, bytes] of non-negative integers");
     }
     timeline.memory.push_back(
         {static_cast<std::int32_t>(v[0]), static_cast<Tier>(v[1]), Picoseconds(v[2]), v[3]});
   }
   return {};
+}
+
+template <class Enum>
+Enum enumerator(const std::vector<std::string>& names, const std::string& name) {
+  std::size_t i = 0;
+  while (names[i] != name) ++i;
+  return static_cast<Enum>(i);
+}
+
+std::vector<std::string> kind_names() {
+  std::vector<std::string> names;
+  for (int k = 0; k < kInstructionKindCount; ++k) names.emplace_back(instruction_name(static_cast<InstructionKind>(k)));
+  return names;
+}
+
+std::vector<std::string> stream_names() {
+  std::vector<std::string> names;
+  for (int s = 0; s < kStreamCount; ++s) names.emplace_back(stream_name(static_cast<Stream>(s)));
+  return names;
+}
+
+Result<std::vector<std::vector<InstructionLabel>>> read_classes(const JsonCursor& at) {
+  const std::vector<std::string> kinds = kind_names();
+  const std::vector<std::string> streams = stream_names();
+  BAYPLAN_TRY(classes, at.elements());
+  std::vector<std::vector<InstructionLabel>> out;
+  for (const JsonCursor& c : classes) {
+    BAYPLAN_TRY(rows, c.elements());
+    std::vector<InstructionLabel>& labels = out.emplace_back();
+    for (const JsonCursor& row : rows) {
+      BAYPLAN_TRY(pair, row.elements());
+      if (pair.size() != 2) return row.error("bad-row", "is not [kind, stream]", "leave the file as it was written");
+      BAYPLAN_TRY(kind, pair[0].one_of(kinds));
+      BAYPLAN_TRY(stream, pair[1].one_of(streams));
+      labels.push_back({enumerator<InstructionKind>(kinds, kind), enumerator<Stream>(streams, stream)});
+    }
+  }
+  return out;
+}
+
+/// Classes of the ranks; which of them exist is checked later.
+Result<std::vector<std::int32_t>> read_rank_classes(const JsonCursor& at) {
+  BAYPLAN_TRY(elements, at.elements());
+  std::vector<std::int32_t> out;
+  for (const JsonCursor& element : elements) {
+    BAYPLAN_TRY(value, element.integer(0, INT32_MAX));
+    out.push_back(static_cast<std::int32_t>(value));
+  }
+  return out;
 }
 
 Result<json> array_of(const JsonDocument& document, const JsonCursor& at, const char* name) {
@@ -105,7 +162,7 @@ Result<json> array_of(const JsonDocument& document, const JsonCursor& at, const 
 
 }  // namespace
 
-std::string timeline_text(const Timeline& timeline) {
+std::string timeline_text(const Timeline& timeline, const TimelineLabels& labels) {
   fmt::memory_buffer out;
   const auto sink = std::back_inserter(out);
   fmt::format_to(sink, "{{\"schema\":\"{}\",\"fingerprint\":\"{:016x}\",\"program\":\"{}\",\"measured\":{},\n",
@@ -115,6 +172,18 @@ std::string timeline_text(const Timeline& timeline) {
   for (const Picoseconds t : timeline.step_times) {
     fmt::format_to(sink, "{}{}", separator, t.value);
     separator = ",";
+  }
+  fmt::format_to(sink, "],\n\"rank_class\":[{}],\n\"instructions\":[", fmt::join(labels.rank_class, ","));
+  separator = "\n";
+  for (const std::vector<InstructionLabel>& c : labels.classes) {
+    fmt::format_to(sink, "{}[", separator);
+    const char* comma = "";
+    for (const InstructionLabel& label : c) {
+      fmt::format_to(sink, "{}[\"{}\",\"{}\"]", comma, instruction_name(label.kind), stream_name(label.stream));
+      comma = ",";
+    }
+    fmt::format_to(sink, "]");
+    separator = ",\n";
   }
   fmt::format_to(sink, "],\n\"events\":[");
   separator = "\n";
@@ -133,10 +202,11 @@ std::string timeline_text(const Timeline& timeline) {
   return fmt::to_string(out);
 }
 
-Result<Timeline> parse_timeline(std::string_view text, const std::string& name) {
+Result<TimelineFile> parse_timeline(std::string_view text, const std::string& name) {
   BAYPLAN_TRY(document, parse_json(text, name));
   const JsonCursor root(document);
-  Timeline timeline;
+  TimelineFile file;
+  Timeline& timeline = file.timeline;
   std::string schema;
   json events = json::array();
   json memory = json::array();
@@ -154,21 +224,28 @@ Result<Timeline> parse_timeline(std::string_view text, const std::string& name) 
     }
     return times;
   });
+  r.required("rank_class", file.labels.rank_class, read_rank_classes);
+  r.required("instructions", file.labels.classes, read_classes);
   r.required("events", events, [&](const JsonCursor& c) { return array_of(document, c, "events"); });
   r.required("memory", memory, [&](const JsonCursor& c) { return array_of(document, c, "memory"); });
   BAYPLAN_RETURN_IF_ERROR(r.finish());
-  BAYPLAN_RETURN_IF_ERROR(read_events(root.at("events"), events, timeline));
-  BAYPLAN_RETURN_IF_ERROR(read_memory(root.at("memory"), memory, timeline));
-  return timeline;
+  for (const std::int32_t c : file.labels.rank_class) {
+    if (static_cast<std::size_t>(c) < file.labels.classes.size()) continue;
+    return root.at("rank_class").error("out-of-range", fmt::format("there is no class {}", c),
+                                       "leave the file as it was written");
+  }
+  BAYPLAN_RETURN_IF_ERROR(read_events(root.at("events"), events, file.labels, timeline));
+  BAYPLAN_RETURN_IF_ERROR(read_memory(root.at("memory"), memory, file.labels, timeline));
+  return file;
 }
 
-Result<Timeline> read_timeline_file(const std::string& path) {
+Result<TimelineFile> read_timeline_file(const std::string& path) {
   BAYPLAN_TRY(text, read_text_file(path));
   return parse_timeline(text, path);
 }
 
-Status write_timeline_file(const std::string& path, const Timeline& timeline) {
-  return write_text_file(path, timeline_text(timeline));
+Status write_timeline_file(const std::string& path, const Timeline& timeline, const Program& program) {
+  return write_text_file(path, timeline_text(timeline, timeline_labels(program, timeline.program)));
 }
 
 }  // namespace bayplan

@@ -39,4 +39,29 @@ struct Timeline {
   std::vector<Picoseconds> step_times;  // one per step: latest end − earliest start over ranks
 };
 
+/// What the instruction numbers of a timeline stand for, so that a file can be read without its
+/// program: per rank class, the kind and stream of every instruction.
+struct InstructionLabel {
+  InstructionKind kind{};
+  Stream stream{};
+  friend bool operator==(const InstructionLabel&, const InstructionLabel&) = default;
+};
+struct TimelineLabels {
+  std::vector<std::int32_t> rank_class;  // per rank
+  std::vector<std::vector<InstructionLabel>> classes;
+  friend bool operator==(const TimelineLabels&, const TimelineLabels&) = default;
+};
+
+inline TimelineLabels timeline_labels(const Program& program, ProgramKind kind) {
+  TimelineLabels labels;
+  labels.rank_class = program.rank_class;
+  for (const RankClass& c : program.classes) {
+    std::vector<InstructionLabel>& out = labels.classes.emplace_back();
+    for (const Instruction& i : c.programs[static_cast<std::size_t>(kind)].instructions) {
+      out.push_back({i.kind, i.stream});
+    }
+  }
+  return labels;
+}
+
 }  // namespace bayplan

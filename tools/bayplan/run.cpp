@@ -93,7 +93,9 @@ Status check_this_machine(const Answer& answer) {
 }
 
 Result<double> parse_deadline(const std::string& text) {
-  auto plain = GivenOptions{.text = {{"--deadline", text}}}.real("--deadline", 1e-3, 1e9);
+  GivenOptions seconds;
+  seconds.text["--deadline"] = text;
+  auto plain = seconds.real("--deadline", 1e-3, 1e9);
   if (plain) return **plain;
   if (plain.error().code == "out-of-range") return plain.error();
   BAYPLAN_TRY(duration, parse_duration(text, "--deadline"));
@@ -128,7 +130,7 @@ Result<std::string> write_outputs(const RunArguments& arguments, const Prepared&
   BAYPLAN_RETURN_IF_ERROR(
       write_text_file(arguments.out + "/plan.json", write_plan(file).dump(2) + "\n"));
   const std::string timeline = arguments.out + "/timeline.json";
-  BAYPLAN_RETURN_IF_ERROR(write_timeline_file(timeline, result.timeline));
+  BAYPLAN_RETURN_IF_ERROR(write_timeline_file(timeline, result.timeline, prepared.answer.program));
   return timeline;
 }
 

@@ -26,8 +26,11 @@ Outcome run_simulate(const SimulateArguments& arguments, bool json) {
   auto answer = judge_program(loaded->plan, std::move(loaded->program), subject, true);
   if (!answer) return outcome_of(answer.error());
   if (!arguments.timeline.empty()) {
-    if (const Status s = write_timeline_file(arguments.timeline, answer->simulation.timeline); !s)
+    if (const Status s =
+            write_timeline_file(arguments.timeline, answer->simulation.timeline, answer->program);
+        !s) {
       return s.error();
+    }
   }
   if (json) {
     nlohmann::ordered_json out = {{"schema", "bayplan.simulate/1"}};

@@ -230,7 +230,7 @@ std::string short_rate(BytesPerSecond value) {
 }
 
 std::string short_count(double value) {
-  static constexpr UnitFactor kCounts[] = {{"T", 1e12}, {"G", 1e9}, {"M", 1e6}, {"k", 1e3}};
+  static constexpr UnitFactor kCounts[] = {{"T", 1e12}, {"B", 1e9}, {"M", 1e6}, {"k", 1e3}};
   std::string text = shortened(value, kCounts, "");
   if (!text.empty() && text.back() == ' ') text.pop_back();
   return text;

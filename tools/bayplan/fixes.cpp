@@ -14,9 +14,11 @@
 namespace bayplan::cli {
 namespace {
 
-int exactness_rank(const std::string& exactness) {
-  if (exactness == "exact") return 0;
-  return exactness == "lossy" ? 1 : 2;
+/// What costs least first: no change of the result, a lossy one, more hardware, another model.
+int cost_rank(const Fix& fix) {
+  if (fix.kind == "devices") return 2;
+  if (fix.exactness == "exact") return 0;
+  return fix.exactness == "lossy" ? 1 : 3;
 }
 
 /// Layout options by which `to` differs from `from`.
@@ -163,7 +165,7 @@ class FixFinder {
     const Bytes now = answer_.needs[tightest(answer_.needs)].device;
     std::erase_if(fixes_, [&](const Fix& f) { return any_fits ? !f.fits : f.peak >= now; });
     std::stable_sort(fixes_.begin(), fixes_.end(), [](const Fix& a, const Fix& b) {
-      const int x = exactness_rank(a.exactness), y = exactness_rank(b.exactness);
+      const int x = cost_rank(a), y = cost_rank(b);
       if (x != y) return x < y;
       return a.fits ? a.step_ratio < b.step_ratio : a.peak < b.peak;
     });

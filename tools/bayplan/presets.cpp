@@ -111,12 +111,11 @@ std::string hardware_line(const ordered_json& h) {
   const ordered_json& d = h["device"];
   std::string peaks;
   for (const auto& item : d["peak"].items()) {
-    peaks += fmt::format("{}{} {}", peaks.empty() ? "" : ", ", item.key(),
-                         item.value().get<std::string>());
+    peaks += fmt::format("{}{} {}", peaks.empty() ? "" : ", ", item.key(), item.value().get<std::string>());
   }
-  return fmt::format("{:<20} {:>9}, {}, {}", h["name"].get<std::string>(),
-                     d["memory"].get<std::string>(), d["memory_bandwidth"].get<std::string>(),
-                     peaks);
+  const auto memory = parse_bytes(d["memory"].get<std::string>(), "memory");
+  return fmt::format("{:<20} {:>9}, {}, {}", h["name"].get<std::string>(), short_bytes(*memory),
+                     d["memory_bandwidth"].get<std::string>(), peaks);
 }
 std::string described_line(const ordered_json& r) {
   return fmt::format("{:<20} {}", r["name"].get<std::string>(),

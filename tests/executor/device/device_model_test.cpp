@@ -16,12 +16,11 @@ using Parameters = std::map<std::string, at::Tensor>;
 /// fp64 leaves with the values that the device initialised.
 Parameters leaves(const DeviceRun& run) {
   Parameters parameters;
-  run.for_each_parameter(
-      BufferRole::kParameters, [&](const std::string& name, const Shape& shape, std::byte* at) {
-        const std::vector<std::int64_t> sizes(shape.dims.begin(), shape.dims.begin() + shape.rank);
-        parameters[name] =
-            at::from_blob(at, sizes, at::kDouble).detach().clone().requires_grad_(true);
-      });
+  run.for_each_parameter(BufferRole::kParameters, [&](const std::string& name, const Shape& shape,
+                                                      std::byte* at) {
+    const std::vector<std::int64_t> sizes(shape.dims.begin(), shape.dims.begin() + shape.rank);
+    parameters[name] = at::from_blob(at, sizes, at::kDouble).detach().clone().requires_grad_(true);
+  });
   return parameters;
 }
 
@@ -107,7 +106,7 @@ struct ModelCase {
   double dropout = 0.0;
 };
 
-class DeviceModel : public testing::TestWithParam<ModelCase> {};
+class DeviceModel : public ::testing::TestWithParam<ModelCase> {};
 
 DeviceRun make_run(const ModelCase& c, DType compute, int threads, bool split = false,
                    int micro_batches = 1) {
@@ -132,13 +131,13 @@ TEST_P(DeviceModel, LossAndEveryGradientEqualAutogradInFp64) {
   loss.backward();
   EXPECT_NEAR(run.scalars()[0] / loss.item<double>(), 1.0, 1e-12);
   int compared = 0;
-  run.for_each_parameter(
-      BufferRole::kGradients, [&](const std::string& name, const Shape&, std::byte* at) {
-        const at::Tensor want = parameters.at(name).grad();
-        const at::Tensor have = at::from_blob(at, want.sizes(), at::kDouble);
-        EXPECT_LE(relative_error(have, want), 1e-10) << name;
-        ++compared;
-      });
+  run.for_each_parameter(BufferRole::kGradients,
+                         [&](const std::string& name, const Shape&, std::byte* at) {
+                           const at::Tensor want = parameters.at(name).grad();
+                           const at::Tensor have = at::from_blob(at, want.sizes(), at::kDouble);
+                           EXPECT_LE(relative_error(have, want), 1e-10) << name;
+                           ++compared;
+                         });
   EXPECT_EQ(compared, static_cast<int>(parameters.size()));
 }
 
@@ -209,11 +208,11 @@ TEST_P(DeviceModel, EvaluationComputesTheSameLossWithoutDropout) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Tiny, DeviceModel,
-                         testing::Values(ModelCase{"gpt2", tiny_gpt2(false), 0.0},
-                                         ModelCase{"gpt2_tied", tiny_gpt2(true), 0.0},
-                                         ModelCase{"gpt2_dropout", tiny_gpt2(false), 0.1},
-                                         ModelCase{"llama", tiny_llama(false), 0.0},
-                                         ModelCase{"llama_tied_dropout", tiny_llama(true), 0.2}),
+                         ::testing::Values(ModelCase{"gpt2", tiny_gpt2(false), 0.0},
+                                           ModelCase{"gpt2_tied", tiny_gpt2(true), 0.0},
+                                           ModelCase{"gpt2_dropout", tiny_gpt2(false), 0.1},
+                                           ModelCase{"llama", tiny_llama(false), 0.0},
+                                           ModelCase{"llama_tied_dropout", tiny_llama(true), 0.2}),
                          [](const auto& test) { return test.param.name; });
 
 }  // namespace

@@ -52,24 +52,13 @@ struct DeviceRun {
   }
 
   void execute(const ComputeCall& call) {
-    switch (call.instruction->kind) {
-      case InstructionKind::kInitialize:
-        return device->initialize(call);
-      case InstructionKind::kLoadMicroBatch:
-        return device->load_micro_batch(call, ids.data(), labels.data());
-      case InstructionKind::kForward:
-      case InstructionKind::kBackward:
-      case InstructionKind::kBackwardInput:
-      case InstructionKind::kBackwardWeight:
-        return device->unit_compute(call);
-      case InstructionKind::kGradientNorm:
-        return device->gradient_norm(call);
-      case InstructionKind::kOptimizerStep:
-        device->optimizer_step(call);
-        return;
-      default:
-        return;
-    }
+    using Kind = InstructionKind;
+    const Kind kind = call.instruction->kind;
+    if (kind == Kind::kInitialize) device->initialize(call);
+    if (kind == Kind::kLoadMicroBatch) device->load_micro_batch(call, ids.data(), labels.data());
+    if (kind >= Kind::kForward && kind <= Kind::kBackwardWeight) device->unit_compute(call);
+    if (kind == Kind::kGradientNorm) device->gradient_norm(call);
+    if (kind == Kind::kOptimizerStep) device->optimizer_step(call);
   }
 
   std::byte* state(BufferRole role, ParameterGroupId group = {}) const {
@@ -123,8 +112,7 @@ inline void split_backwards(Program& program) {
       result.push_back(fused);
       continue;
     }
-    const auto unit_class =
-        static_cast<std::size_t>(program.units[fused.unit.index()].unit_class);
+    const auto unit_class = static_cast<std::size_t>(program.units[fused.unit.index()].unit_class);
     const UnitLayout& layout = program.layouts[unit_class];
     Buffer stash;
     stash.region = Region::kGradientStash;
@@ -137,8 +125,8 @@ inline void split_backwards(Program& program) {
       if (input && !layout.has_backward_input) continue;
       Buffer workspace;
       workspace.role = BufferRole::kWorkspace;
-      workspace.bytes = (input ? layout.split.scratch_bytes : 0) +
-                        layout.workspace_bytes[input ? 1 : 2];
+      workspace.bytes =
+          (input ? layout.split.scratch_bytes : 0) + layout.workspace_bytes[input ? 1 : 2];
       Instruction part = fused;
       part.kind = input ? InstructionKind::kBackwardInput : InstructionKind::kBackwardWeight;
       part.accesses.begin = static_cast<std::int32_t>(list.accesses.size());

@@ -72,8 +72,8 @@ TEST(DeviceState, NormIsTheSumOfSquaresOfEachGroup) {
   run.run(ProgramKind::kTrainStep, InstructionKind::kOptimizerStep);
   for (std::size_t g = 0; g < run.program.parameter_groups.size(); ++g) {
     double want = 0.0;
-    const auto* x = reinterpret_cast<const double*>(
-        run.state(BufferRole::kGradients, ParameterGroupId(g)));
+    const auto* x =
+        reinterpret_cast<const double*>(run.state(BufferRole::kGradients, ParameterGroupId(g)));
     for (std::int64_t i = 0; i < run.program.parameter_groups[g].padded_elements; ++i) {
       want += x[i] * x[i];
     }

@@ -114,15 +114,15 @@ inline std::vector<OpCase> op_cases() {
   for (const bool positions : {false, true}) {
     OperatorAttributes a;
     a.vocab = 13, a.out_features = 10, a.positions = positions ? 9 : 0;
-    cases.push_back({positions ? "embedding_positions" : "embedding",
-                     [=](DType type) {
-                       return OpHarness(OperatorKind::kEmbedding, a, {index_shape({3, 7})}, {3, 7},
-                                        type, 13);
-                     },
-                     [=](const Tensors& x, const Tensors& p) {
-                       const at::Tensor e = at::embedding(p[0], x[0].to(at::kLong));
-                       return positions ? e + p[1].narrow(0, 0, 7) : e;
-                     }});
+    cases.push_back(
+        {positions ? "embedding_positions" : "embedding",
+         [=](DType type) {
+           return OpHarness(OperatorKind::kEmbedding, a, {index_shape({3, 7})}, {3, 7}, type, 13);
+         },
+         [=](const Tensors& x, const Tensors& p) {
+           const at::Tensor e = at::embedding(p[0], x[0].to(at::kLong));
+           return positions ? e + p[1].narrow(0, 0, 7) : e;
+         }});
   }
   cases.push_back(linear_case("linear", 2, 5, 6, 9, false));
   cases.push_back(linear_case("linear_bias", 2, 33, 48, 97, true));
@@ -135,39 +135,38 @@ inline std::vector<OpCase> op_cases() {
   cases.push_back(attention_case("attention_blocks", 1, 150, 2, 2, 16));
   cases.push_back(attention_case("attention_grouped", 2, 70, 6, 2, 10));
 
-  cases.push_back({"gelu",
-                   [](DType type) {
-                     return OpHarness(OperatorKind::kGelu, {}, {compute_shape({2, 3, 35})}, {2, 3},
-                                      type);
-                   },
-                   [](const Tensors& x, const Tensors&) { return at::gelu(x[0], "tanh"); }});
-  cases.push_back({"swiglu",
-                   [](DType type) {
-                     return OpHarness(OperatorKind::kSwiglu, {}, {compute_shape({2, 3, 38})},
-                                      {2, 3}, type);
-                   },
-                   [](const Tensors& x, const Tensors&) {
-                     return at::silu(x[0].narrow(2, 0, 19)) * x[0].narrow(2, 19, 19);
-                   }});
+  cases.push_back(
+      {"gelu",
+       [](DType type) {
+         return OpHarness(OperatorKind::kGelu, {}, {compute_shape({2, 3, 35})}, {2, 3}, type);
+       },
+       [](const Tensors& x, const Tensors&) { return at::gelu(x[0], "tanh"); }});
+  cases.push_back(
+      {"swiglu",
+       [](DType type) {
+         return OpHarness(OperatorKind::kSwiglu, {}, {compute_shape({2, 3, 38})}, {2, 3}, type);
+       },
+       [](const Tensors& x, const Tensors&) {
+         return at::silu(x[0].narrow(2, 0, 19)) * x[0].narrow(2, 19, 19);
+       }});
   cases.push_back({"residual_add",
                    [](DType type) {
                      const TensorShape shape = compute_shape({2, 3, 35});
                      return OpHarness(OperatorKind::kResidualAdd, {}, {shape, shape}, {2, 3}, type);
                    },
                    [](const Tensors& x, const Tensors&) { return x[0] + x[1]; }});
-  cases.push_back({"dropout",
-                   [](DType type) {
-                     OpHarness harness(OperatorKind::kDropout, {}, {compute_shape({2, 3, 35})},
-                                       {2, 3}, type);
-                     harness.random_numbers() = {7, 3, 65, 1000, 0.25};
-                     return harness;
-                   },
-                   [](const Tensors& x, const Tensors&) {
-                     const at::Tensor draws = at::empty({2, 3, 35}, at::kDouble);
-                     kernels::philox_uniform(draws.data_ptr<double>(), {7, 3, 65}, 1000,
-                                             {0, draws.numel()});
-                     return at::where(draws >= 0.25, x[0] / 0.75, at::zeros_like(x[0]));
-                   }});
+  cases.push_back(
+      {"dropout",
+       [](DType type) {
+         OpHarness harness(OperatorKind::kDropout, {}, {compute_shape({2, 3, 35})}, {2, 3}, type);
+         harness.random_numbers() = {7, 3, 65, 1000, 0.25};
+         return harness;
+       },
+       [](const Tensors& x, const Tensors&) {
+         const at::Tensor draws = at::empty({2, 3, 35}, at::kDouble);
+         kernels::philox_uniform(draws.data_ptr<double>(), {7, 3, 65}, 1000, {0, draws.numel()});
+         return at::where(draws >= 0.25, x[0] / 0.75, at::zeros_like(x[0]));
+       }});
   OperatorAttributes head;
   head.in_features = 20, head.out_features = head.vocab = 97;
   cases.push_back({"lm_head_loss",

@@ -69,8 +69,8 @@ TEST(OperatorTable, LinearWorkIsThreeEqualProducts) {
 TEST(OperatorTable, AttentionCountsCausalPairs) {
   OperatorAttributes a;
   a.heads = 4, a.kv_heads = 2, a.head_dim = 16;
-  const Call call = make_call(OperatorKind::kAttention, a,
-                              {{{2, 8, 8 * 16}, ElementClass::kCompute}}, {2, 8});
+  const Call call =
+      make_call(OperatorKind::kAttention, a, {{{2, 8, 8 * 16}, ElementClass::kCompute}}, {2, 8});
   EXPECT_EQ(call.flops(Phase::kForward), 288.0 * (4 * 16 + 5));
   EXPECT_EQ(call.flops(Phase::kBackwardInput), 288.0 * (10 * 16 + 5));
   EXPECT_EQ(call.flops(Phase::kBackwardWeight), 0.0);
@@ -101,9 +101,9 @@ TEST(OperatorTable, WorkspaceGrowsWithThreadsOnlyWhereTilesRunAtOnce) {
 }
 
 TEST(OperatorTable, BackwardWeightAsksForNothingWithoutParameters) {
-  for (const OperatorKind kind : {OperatorKind::kRope, OperatorKind::kAttention,
-                                  OperatorKind::kGelu, OperatorKind::kSwiglu,
-                                  OperatorKind::kResidualAdd, OperatorKind::kDropout}) {
+  for (const OperatorKind kind :
+       {OperatorKind::kRope, OperatorKind::kAttention, OperatorKind::kGelu, OperatorKind::kSwiglu,
+        OperatorKind::kResidualAdd, OperatorKind::kDropout}) {
     const Needs& needs = operator_spec(kind).backward_weight;
     EXPECT_EQ(needs.inputs | needs.outputs | needs.statistics | needs.parameters, 0);
     EXPECT_FALSE(needs.output_gradient);

@@ -75,11 +75,11 @@ TEST(BuildModel, ParameterNamesAreStable) {
                 "blocks.2.mlp.up.bias", "blocks.2.mlp.down.weight", "blocks.2.mlp.down.bias"}));
   EXPECT_EQ(parameter_names(gpt, 13),
             (std::vector<std::string>{"head.norm.weight", "head.norm.bias", "head.weight"}));
-  EXPECT_EQ(parameter_names(build_model(llama_3_8b(), false), 1),
-            (std::vector<std::string>{
-                "blocks.0.attention_norm.weight", "blocks.0.attention.qkv.weight",
-                "blocks.0.attention.out.weight", "blocks.0.mlp_norm.weight",
-                "blocks.0.mlp.gate_up.weight", "blocks.0.mlp.down.weight"}));
+  EXPECT_EQ(
+      parameter_names(build_model(llama_3_8b(), false), 1),
+      (std::vector<std::string>{"blocks.0.attention_norm.weight", "blocks.0.attention.qkv.weight",
+                                "blocks.0.attention.out.weight", "blocks.0.mlp_norm.weight",
+                                "blocks.0.mlp.gate_up.weight", "blocks.0.mlp.down.weight"}));
 }
 
 TEST(BuildModel, TiedWeightsNameTheEmbedding) {
@@ -97,9 +97,8 @@ TEST(BuildModel, DropoutOperatorsExistOnlyWhenAsked) {
     std::vector<std::int64_t> counts;
     for (const UnitClass& unit : graph.classes) {
       counts.push_back(
-          std::count_if(unit.operators.begin(), unit.operators.end(), [](const Operator& op) {
-            return op.kind == OperatorKind::kDropout;
-          }));
+          std::count_if(unit.operators.begin(), unit.operators.end(),
+                        [](const Operator& op) { return op.kind == OperatorKind::kDropout; }));
     }
     return counts;
   };

@@ -1,0 +1,162 @@
+// A training step in one process with 2 threads against the same GPT-2 in plain torch autograd
+// with torch's fused AdamW, step by step in turn. Counters: medians in ms and vs_torch, the ratio
+// of medians (above 1: ours is faster).
+#include <ATen/Parallel.h>
+#include <benchmark/benchmark.h>
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <chrono>
+#include <semaphore>
+#include <thread>
+#include <vector>
+
+#include "executor/data/data_source.h"
+#include "executor/device_torch.h"
+#include "executor/run.h"
+#include "models/build_model.h"
+#include "planner/program/lower.h"
+
+namespace {
+
+using namespace bayplan;
+
+// The shape of the outside reference: 4 layers, hidden 256, sequence 256, micro-batch 4.
+constexpr std::int64_t kLayers = 4, kHidden = 256, kHeads = 4, kSeq = 256, kBatch = 4,
+                       kVocab = 50257;
+constexpr int kThreads = 2, kSteps = 12, kWarmUp = 2;
+
+/// GPT-2 by autograd; parameters are plain leaf tensors.
+class AutogradGpt {
+ public:
+  AutogradGpt() {
+    wte_ = add({kVocab, kHidden});
+    wpe_ = add({kSeq, kHidden});
+    for (std::int64_t l = 0; l < kLayers; ++l) {
+      blocks_.push_back({add({kHidden}), add({kHidden}), add({3 * kHidden, kHidden}),
+                         add({3 * kHidden}), add({kHidden, kHidden}), add({kHidden}),
+                         add({kHidden}), add({kHidden}), add({4 * kHidden, kHidden}),
+                         add({4 * kHidden}), add({kHidden, 4 * kHidden}), add({kHidden})});
+    }
+    norm_weight_ = add({kHidden});
+    norm_bias_ = add({kHidden});
+    ids_ = torch::randint(kVocab, {kBatch, kSeq}, torch::kLong);
+    labels_ = torch::randint(kVocab, {kBatch, kSeq}, torch::kLong);
+    for (const torch::Tensor& p : parameters_) {
+      moment1_.push_back(torch::zeros_like(p));
+      moment2_.push_back(torch::zeros_like(p));
+      steps_.push_back(torch::ones({}));
+    }
+  }
+
+  void step() {
+    torch::Tensor x = torch::embedding(wte_, ids_) + wpe_;
+    for (const std::vector<torch::Tensor>& b : blocks_) {
+      const torch::Tensor qkv =
+          torch::linear(torch::layer_norm(x, {kHidden}, b[0], b[1]), b[2], b[3])
+              .view({kBatch, kSeq, 3, kHeads, kHidden / kHeads})
+              .permute({2, 0, 3, 1, 4});
+      const torch::Tensor attended =
+          torch::scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], {}, 0.0, true);
+      x = x + torch::linear(attended.transpose(1, 2).reshape({kBatch, kSeq, kHidden}), b[4], b[5]);
+      const torch::Tensor up =
+          torch::linear(torch::layer_norm(x, {kHidden}, b[6], b[7]), b[8], b[9]);
+      x = x + torch::linear(torch::gelu(up, "tanh"), b[10], b[11]);
+    }
+    const torch::Tensor logits =
+        torch::layer_norm(x, {kHidden}, norm_weight_, norm_bias_).matmul(wte_.t());
+    torch::cross_entropy_loss(logits.flatten(0, 1), labels_.flatten()).backward();
+    torch::NoGradGuard guard;
+    std::vector<torch::Tensor> gradients;
+    for (const torch::Tensor& p : parameters_) gradients.push_back(p.grad());
+    torch::_fused_adamw_(parameters_, gradients, moment1_, moment2_, {}, steps_, 1e-4, 0.9, 0.95,
+                         0.1, 1e-8, false, false);
+    for (torch::Tensor& p : parameters_) p.mutable_grad().reset();
+  }
+
+ private:
+  torch::Tensor add(std::vector<std::int64_t> shape) {
+    parameters_.push_back((torch::randn(shape) * 0.02).requires_grad_());
+    return parameters_.back();
+  }
+
+  std::vector<torch::Tensor> parameters_, moment1_, moment2_, steps_;
+  torch::Tensor wte_, wpe_, norm_weight_, norm_bias_, ids_, labels_;
+  std::vector<std::vector<torch::Tensor>> blocks_;
+};
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+Program single_process_program() {
+  Architecture a;
+  a.name = "bench";
+  a.family = "gpt2";
+  a.layers = kLayers;
+  a.hidden = kHidden;
+  a.heads = a.kv_heads = kHeads;
+  a.head_dim = kHidden / kHeads;
+  a.ffn = 4 * kHidden;
+  a.vocab = kVocab;
+  a.max_seq = kSeq;
+  const ModelGraph graph = build_model(a, false);
+  Plan plan;
+  plan.job.seq = kSeq;
+  plan.job.global_batch = plan.job.micro_batch = kBatch;
+  plan.replicas = {{1}};
+  plan.stages = even_stages(graph, 1, 0);
+  plan.threads_per_rank = kThreads;
+  Cluster one;
+  one.groups.resize(1);
+  return std::move(*lower(plan, graph, one));
+}
+
+void training_step_f32(benchmark::State& state) {
+  const Program program = single_process_program();
+  const auto data = exec::synthetic_data(0, kSeq, kVocab);
+  for (auto _ : state) {
+    std::vector<double> ours, theirs;
+    std::binary_semaphore go(0), done(0);
+    // Its own thread: the allocator of the rank's thread is the arena's.
+    std::thread baseline([&] {
+      at::set_num_threads(kThreads);
+      AutogradGpt model;
+      for (int s = 0; s < kSteps; ++s) {
+        go.acquire();
+        const auto start = std::chrono::steady_clock::now();
+        model.step();
+        theirs.push_back(
+            std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+        done.release();
+      }
+    });
+    exec::RunOptions options;
+    options.steps = kSteps;
+    options.hash_state = false;
+    options.on_step = [&](const exec::StepMetrics& m) {
+      ours.push_back(m.seconds);
+      go.release();
+      done.acquire();
+    };
+    const auto result = exec::run_local(
+        program, [](int rank) { return exec::make_torch_cpu_device(rank, kThreads); }, *data,
+        nullptr, options);
+    for (std::size_t s = ours.size(); s < kSteps; ++s) go.release();
+    baseline.join();
+    if (!result) {
+      state.SkipWithError(result.error().message.c_str());
+      return;
+    }
+    ours.erase(ours.begin(), ours.begin() + kWarmUp);
+    theirs.erase(theirs.begin(), theirs.begin() + kWarmUp);
+    state.SetIterationTime(median(ours));
+    state.counters["ours_ms"] = median(ours) * 1e3;
+    state.counters["torch_ms"] = median(theirs) * 1e3;
+    state.counters["vs_torch"] = median(theirs) / median(ours);
+  }
+}
+BENCHMARK(training_step_f32)->UseManualTime()->Iterations(1)->Unit(benchmark::kMillisecond);
+
+}  // namespace

@@ -26,9 +26,8 @@ std::byte* access_data(const ComputeCall& call, const Access& access) {
 }
 
 const Access* find_access(const ComputeCall& call, Region region, std::int32_t region_index) {
-  return find_first(call, [&](const Buffer& b) {
-    return b.region == region && b.region_index == region_index;
-  });
+  return find_first(
+      call, [&](const Buffer& b) { return b.region == region && b.region_index == region_index; });
 }
 
 const Access* find_access(const ComputeCall& call, BufferRole role, ParameterGroupId group) {

@@ -55,7 +55,8 @@ inline std::string describe(const ExecutorError& e) {
     // Calls outside of programs have a description instead, "barrier between steps".
     const bool numbered = e.instruction.size() > 1 && e.instruction[0] == 'i' &&
                           e.instruction[1] >= '0' && e.instruction[1] <= '9';
-    text += " at step " + std::to_string(e.step) + (numbered ? ", instruction " : ", ") + e.instruction;
+    text +=
+        " at step " + std::to_string(e.step) + (numbered ? ", instruction " : ", ") + e.instruction;
   }
   return text + ": " + e.what();
 }

@@ -127,7 +127,8 @@ class Player {
   std::uint64_t identity(int rank, const Instruction& i) const;
   std::uint64_t access_identity(int rank, const Access& access, ByteInterval bytes) const;
   void sign(const Match::Side& side, std::uint64_t h) {
-    result_.signatures[static_cast<std::size_t>(side.rank)][static_cast<std::size_t>(side.instruction)] = h;
+    result_.signatures[static_cast<std::size_t>(side.rank)]
+                      [static_cast<std::size_t>(side.instruction)] = h;
   }
   void report_deadlock();
 
@@ -232,11 +233,15 @@ void Player::prepare_matches() {
           key = {-1, i.group.value, members.front(), 0, 0, 0};
         } else {
           const int peer = peer_rank(program_, rank, i.peer_stage);
-          const bool gradient = i.kind == InstructionKind::kSendGradient ||
-                                i.kind == InstructionKind::kRecvGradient;
+          const bool gradient =
+              i.kind == InstructionKind::kSendGradient || i.kind == InstructionKind::kRecvGradient;
           found.needed = 2;
-          key = {is_send(i.kind) ? rank : peer, is_send(i.kind) ? peer : rank, gradient ? 1 : 0,
-                 i.unit.value, i.boundary, 0};
+          key = {is_send(i.kind) ? rank : peer,
+                 is_send(i.kind) ? peer : rank,
+                 gradient ? 1 : 0,
+                 i.unit.value,
+                 i.boundary,
+                 0};
         }
       } catch (const InternalError& e) {
         find(NullFault::kMalformed, rank, k, e.what());
@@ -346,8 +351,8 @@ void Player::finish_collective(const Match& match) {
   const Instruction& first = at(match.sides[0]);
   const std::size_t n = match.sides.size();
   std::vector<CollectivePayload> payloads;
-  std::uint64_t sum = hash_mix(static_cast<std::uint64_t>(first.kind),
-                               static_cast<std::uint64_t>(first.purpose));
+  std::uint64_t sum =
+      hash_mix(static_cast<std::uint64_t>(first.kind), static_cast<std::uint64_t>(first.purpose));
   std::int64_t size = -1;
   for (const Match::Side& side : match.sides) {
     const Instruction& i = at(side);
@@ -372,8 +377,9 @@ void Player::finish_collective(const Match& match) {
     rank_ = match.sides[s].rank;
     instruction_ = match.sides[s].instruction;
     if (broadcasts && s > 0) continue;
-    sum = hash_mix(sum, values_[static_cast<std::size_t>(rank_)].read(
-                            payloads[s].buffer, gathers ? slice(s, s) : payloads[s].bytes, report()));
+    sum =
+        hash_mix(sum, values_[static_cast<std::size_t>(rank_)].read(
+                          payloads[s].buffer, gathers ? slice(s, s) : payloads[s].bytes, report()));
   }
   for (std::size_t s = 0; s < n; ++s) {
     rank_ = match.sides[s].rank;
@@ -489,7 +495,8 @@ NullRunResult Player::play(std::uint64_t seed) {
     values_.emplace_back(program_.class_of(rank), rank, kind_ != ProgramKind::kLoad);
   }
   prepare_matches();
-  for (std::int32_t lane = 0; lane < static_cast<std::int32_t>(lanes_.size()); ++lane) start_head(lane);
+  for (std::int32_t lane = 0; lane < static_cast<std::int32_t>(lanes_.size()); ++lane)
+    start_head(lane);
 
   // Odd seeds give every lane a priority and redraw one now and then: some streams then run far
   // ahead of others, which uniform choice hardly ever does.

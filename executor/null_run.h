@@ -16,13 +16,13 @@
 namespace bayplan::exec {
 
 enum class NullFault : std::uint8_t {
-  kDeadlock,       // nothing can start and instructions are left
-  kUnwritten,      // reads bytes that nothing wrote, or that a collective left unspecified
-  kReleased,       // uses, or releases, a buffer that is not alive any more
-  kForeign,        // reads bytes that another buffer's instruction wrote
-  kOverwrite,      // writes over bytes of another live buffer
-  kMismatch,       // partners disagree about bytes, kind or purpose
-  kMalformed,      // an index that points nowhere, an access outside its buffer
+  kDeadlock,   // nothing can start and instructions are left
+  kUnwritten,  // reads bytes that nothing wrote, or that a collective left unspecified
+  kReleased,   // uses, or releases, a buffer that is not alive any more
+  kForeign,    // reads bytes that another buffer's instruction wrote
+  kOverwrite,  // writes over bytes of another live buffer
+  kMismatch,   // partners disagree about bytes, kind or purpose
+  kMalformed,  // an index that points nowhere, an access outside its buffer
 };
 std::string_view null_fault_name(NullFault fault);
 

@@ -14,8 +14,8 @@ std::string range_text(ByteInterval bytes) {
 }  // namespace
 
 std::uint64_t buffer_identity(const Buffer& buffer) {
-  std::uint64_t h = hash_mix(static_cast<std::uint64_t>(buffer.role),
-                             static_cast<std::uint64_t>(buffer.region));
+  std::uint64_t h =
+      hash_mix(static_cast<std::uint64_t>(buffer.role), static_cast<std::uint64_t>(buffer.region));
   h = hash_mix(h, static_cast<std::uint64_t>(buffer.region_index));
   h = hash_mix(h, static_cast<std::uint64_t>(buffer.unit.value));
   h = hash_mix(h, static_cast<std::uint64_t>(buffer.micro_batch));
@@ -29,9 +29,12 @@ NullValues::NullValues(const RankClass& rank_class, int rank, bool initialized)
     if (!b.persistent) continue;
     life_[i] = Life::kAlive;
     if (!initialized || b.bytes <= 0 || static_cast<std::size_t>(b.tier) >= kTierCount) continue;
-    const Run run{b.offset, b.offset + b.bytes, b.offset,
+    const Run run{b.offset,
+                  b.offset + b.bytes,
+                  b.offset,
                   hash_mix(buffer_identity(b), static_cast<std::uint64_t>(rank) + 1),
-                  static_cast<std::int32_t>(i), false};
+                  static_cast<std::int32_t>(i),
+                  false};
     replace(tiers_[static_cast<std::size_t>(b.tier)], {run.begin, run.end}, &run, 1);
   }
 }
@@ -54,8 +57,8 @@ std::optional<ByteInterval> NullValues::locate(BufferId buffer, ByteInterval byt
 
 std::uint64_t NullValues::hash_range(const Runs& all, ByteInterval at) const {
   std::uint64_t h = 1;
-  auto it = std::partition_point(all.begin(), all.end(),
-                                 [&](const Run& r) { return r.end <= at.begin; });
+  auto it =
+      std::partition_point(all.begin(), all.end(), [&](const Run& r) { return r.end <= at.begin; });
   // Neighbouring runs that continue one value count as one, so that the hash does not depend on
   // how the range was cut.
   std::uint64_t value = 0;
@@ -111,8 +114,8 @@ std::uint64_t NullValues::read(BufferId buffer, ByteInterval bytes, const Report
 
 void NullValues::check_overwrite(BufferId buffer, ByteInterval at, const Report& report) const {
   const Runs& all = runs(buffer);
-  auto it = std::partition_point(all.begin(), all.end(),
-                                 [&](const Run& r) { return r.end <= at.begin; });
+  auto it =
+      std::partition_point(all.begin(), all.end(), [&](const Run& r) { return r.end <= at.begin; });
   for (; it != all.end() && it->begin < at.end; ++it) {
     if (it->buffer != buffer.value && life_[static_cast<std::size_t>(it->buffer)] == Life::kAlive) {
       report(NullFault::kOverwrite, "writes " + name_of(buffer) + " over b" +
@@ -189,10 +192,10 @@ void NullValues::release(BufferId buffer, const Report& report) {
 }
 
 void NullValues::replace(Runs& all, ByteInterval at, const Run* with, std::size_t count) {
-  const auto first = std::partition_point(all.begin(), all.end(),
-                                          [&](const Run& r) { return r.end <= at.begin; });
-  const auto last = std::partition_point(first, all.end(),
-                                         [&](const Run& r) { return r.begin < at.end; });
+  const auto first =
+      std::partition_point(all.begin(), all.end(), [&](const Run& r) { return r.end <= at.begin; });
+  const auto last =
+      std::partition_point(first, all.end(), [&](const Run& r) { return r.begin < at.end; });
   scratch_.clear();
   if (first != last && first->begin < at.begin) {
     scratch_.push_back(*first);

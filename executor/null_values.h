@@ -54,7 +54,8 @@ class NullValues {
   };
   using Runs = std::vector<Run>;  // sorted, disjoint
 
-  std::optional<ByteInterval> locate(BufferId buffer, ByteInterval bytes, const Report& report) const;
+  std::optional<ByteInterval> locate(BufferId buffer, ByteInterval bytes,
+                                     const Report& report) const;
   Runs& runs(BufferId buffer) { return tiers_[static_cast<std::size_t>(tier(buffer))]; }
   const Runs& runs(BufferId buffer) const { return tiers_[static_cast<std::size_t>(tier(buffer))]; }
   Tier tier(BufferId buffer) const { return buffers_[buffer.index()].tier; }

@@ -93,8 +93,13 @@ std::vector<RankReport> gather_reports(Communicator& communicator, const RankRep
   put(packed, own.events);
   put(packed, own.samples);
   const auto message = [&](bool send, int peer, void* data, std::size_t bytes) {
-    return Message{send, peer, kReportTag, static_cast<std::byte*>(data),
-                   static_cast<std::int64_t>(bytes), InstructionKind::kOffload, Purpose::kNone};
+    return Message{send,
+                   peer,
+                   kReportTag,
+                   static_cast<std::byte*>(data),
+                   static_cast<std::int64_t>(bytes),
+                   InstructionKind::kOffload,
+                   Purpose::kNone};
   };
   const CallSite site{0, "gather of the ranks' reports", Purpose::kNone};
   std::vector<std::uint64_t> sizes(static_cast<std::size_t>(world), 0);

@@ -364,7 +364,8 @@ RankRunner::Clock::time_point RankRunner::wait_for(std::int32_t first, std::int3
       const InstructionId wait = l.waits[static_cast<std::size_t>(w)];
       if (wait.value >= first && wait.value < first + count) continue;  // one call with this one
       const Clock::time_point& end = end_of_[wait.index()];
-      changed_.wait(lock, [&] { return end != Clock::time_point{} || !stop_reason_.empty() || shut_down_; });
+      changed_.wait(
+          lock, [&] { return end != Clock::time_point{} || !stop_reason_.empty() || shut_down_; });
       check_stop(k);
       if (end == Clock::time_point{}) throw error_at(k, "shut down", FailureKind::kAborted);
       ready = std::max(ready, end);
@@ -375,8 +376,8 @@ RankRunner::Clock::time_point RankRunner::wait_for(std::int32_t first, std::int3
 }
 
 Picoseconds RankRunner::since_epoch(Clock::time_point t) const {
-  return Picoseconds(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(t - epoch_).count() * 1000);
+  return Picoseconds(std::chrono::duration_cast<std::chrono::nanoseconds>(t - epoch_).count() *
+                     1000);
 }
 
 void RankRunner::sample_memory(Clock::time_point at) {
@@ -429,7 +430,8 @@ std::vector<double> RankRunner::scalars() const {
     if (rank_class_.buffers[b].role != BufferRole::kScalars) continue;
     const std::byte* at = data(BufferId(b), 0);
     if (at == nullptr) return {};
-    std::vector<double> values(static_cast<std::size_t>(rank_class_.buffers[b].bytes) / sizeof(double));
+    std::vector<double> values(static_cast<std::size_t>(rank_class_.buffers[b].bytes) /
+                               sizeof(double));
     std::memcpy(values.data(), at, values.size() * sizeof(double));
     return values;
   }

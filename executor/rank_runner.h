@@ -30,7 +30,7 @@ namespace bayplan::exec {
 /// One execution of a sub-program.
 struct ProgramCall {
   ProgramKind kind = ProgramKind::kLoad;
-  std::int64_t step = 0;           // optimizer step; keys randomness
+  std::int64_t step = 0;  // optimizer step; keys randomness
   double learning_rate = 0.0;
   const DataSource* data = nullptr;  // nullptr: micro-batches are not read (no memory)
   std::int64_t first_sample = 0;     // of the global batch
@@ -101,14 +101,15 @@ class RankRunner {
   void progress();
   void run_queued(const Queued& call);
   void exchange(const InstructionList& list, const Queued& call, const CallSite& site);
-  void collective(const InstructionList& list, const Instruction& instruction, const CallSite& site);
+  void collective(const InstructionList& list, const Instruction& instruction,
+                  const CallSite& site);
 
   // both
   const InstructionList& list() const { return program_.list(rank_, call_.kind); }
   void inject(ThreadStatus& status, std::int32_t index);
   Clock::time_point wait_for(std::int32_t first, std::int32_t count, Clock::time_point issued);
-  void finish(std::int32_t first, std::int32_t count, Clock::time_point ready, Clock::time_point start,
-              bool library_workspace);
+  void finish(std::int32_t first, std::int32_t count, Clock::time_point ready,
+              Clock::time_point start, bool library_workspace);
   void begin(std::int32_t first, std::int32_t count);
   void sample_memory(Clock::time_point at);
   void check_stop(std::int32_t index) const;

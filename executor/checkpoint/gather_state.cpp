@@ -90,7 +90,8 @@ std::vector<Located> locate_tensors(const Program& program) {
     for (const BufferRole role : kStateRoles) {
       if (role != BufferRole::kParameters && !group.trainable) continue;
       if (role == BufferRole::kMaster && !program.job.precision.has_master) continue;
-      const DType dtype = role == BufferRole::kParameters ? group.dtype : state_dtype(program, role);
+      const DType dtype =
+          role == BufferRole::kParameters ? group.dtype : state_dtype(program, role);
       const std::int64_t size = dtype_size(dtype);
       for (const GroupParameter& p : group.parameters) {
         Located located;
@@ -143,10 +144,9 @@ void gather_state(const Program& program, const std::array<std::byte*, kTierCoun
       if (begin >= end) continue;
       BAYPLAN_CHECK(begin == reached, "a part of " + located.tensor.name + " is not saved");
       reached = end;
-      std::byte* const source =
-          piece.rank == self ? arenas[static_cast<std::size_t>(piece.tier)] + piece.arena_offset +
-                                   (begin - piece.begin)
-                             : nullptr;
+      std::byte* const source = piece.rank == self ? arenas[static_cast<std::size_t>(piece.tier)] +
+                                                         piece.arena_offset + (begin - piece.begin)
+                                                   : nullptr;
       std::byte* const target = self == 0 ? whole.data() + (begin - located.begin) : nullptr;
       if (self == 0 && piece.rank == 0) {
         std::memcpy(target, source, static_cast<std::size_t>(end - begin));

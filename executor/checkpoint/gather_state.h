@@ -18,7 +18,8 @@ namespace bayplan::exec {
 
 /// A whole tensor: row-major, unpadded, little-endian.
 struct LogicalTensor {
-  std::string name;  // "weights/blocks.3.attention.qkv.weight", "master/…", "moment1/…", "moment2/…", "step"
+  std::string name;  // "weights/blocks.3.attention.qkv.weight", "master/…", "moment1/…",
+                     // "moment2/…", "step"
   DType dtype = DType::kFp32;
   Shape shape;
   std::span<const std::byte> bytes;

@@ -63,7 +63,8 @@ struct Meeting {
 
 /// What all ranks share. Everything is guarded by `mutex`.
 struct World {
-  explicit World(int size, const LocalOptions& o) : options(o), wake(static_cast<std::size_t>(size)) {}
+  explicit World(int size, const LocalOptions& o)
+      : options(o), wake(static_cast<std::size_t>(size)) {}
   LocalOptions options;
   std::mutex mutex;
   std::vector<std::condition_variable> wake;  // per rank
@@ -328,7 +329,8 @@ void LocalCommunicator::sum_slice(const Membership& at, ElementRange range, DTyp
   const std::int64_t begin = range.begin * dtype_size(dtype);
   std::vector<const std::byte*> inputs;
   for (const Meeting::Slot& slot : at.meeting->slots) inputs.push_back(slot.data + begin);
-  sum_in_rank_order(at.meeting->slots[at.self].data + begin, inputs, range.end - range.begin, dtype);
+  sum_in_rank_order(at.meeting->slots[at.self].data + begin, inputs, range.end - range.begin,
+                    dtype);
 }
 
 void LocalCommunicator::all_gather(const CallSite& site, std::span<const int> members,
@@ -374,8 +376,8 @@ void LocalCommunicator::all_reduce(const CallSite& site, std::span<const int> me
     }
   });
   matched_at_ = matched;
-  const auto self = static_cast<std::size_t>(
-      std::find(members.begin(), members.end(), rank_) - members.begin());
+  const auto self =
+      static_cast<std::size_t>(std::find(members.begin(), members.end(), rank_) - members.begin());
   const ElementRange own = owned_elements(elements, self, members.size());
   wire_.add_all_reduce(site.purpose, members.size(), elements * size, (own.end - own.begin) * size);
 }

@@ -16,7 +16,7 @@ struct LocalOptions {
 /// One communicator per rank of a world of its own, index = rank. Each may be used by one thread
 /// at a time (abort and awaiting: by any). Where a data pointer is null, ranks meet and check
 /// sizes but nothing is copied (dry runs).
-std::vector<std::unique_ptr<Communicator>> make_local_communicators(int world_size,
-                                                                    const LocalOptions& options = {});
+std::vector<std::unique_ptr<Communicator>> make_local_communicators(
+    int world_size, const LocalOptions& options = {});
 
 }  // namespace bayplan::exec

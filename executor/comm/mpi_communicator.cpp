@@ -64,7 +64,10 @@ class MpiCommunicator final : public Communicator {
     for (const Message& m : messages) {
       BAYPLAN_CHECK(m.peer >= 0 && m.peer < world_size_ && m.peer != rank_, "peer out of range");
       BAYPLAN_CHECK(m.tag >= 0 && m.tag <= tag_bound_, "tag is larger than MPI allows");
-      transfers.push_back({m.is_send, m.peer, m.tag, m.data,
+      transfers.push_back({m.is_send,
+                           m.peer,
+                           m.tag,
+                           m.data,
                            {.bytes = m.bytes,
                             .kind = static_cast<std::int32_t>(sending_kind(m.kind)),
                             .purpose = static_cast<std::int32_t>(m.purpose)}});
@@ -75,7 +78,8 @@ class MpiCommunicator final : public Communicator {
 
   void all_gather(const CallSite& site, std::span<const int> members, std::byte* data,
                   std::int64_t shard_bytes) override {
-    const TransferHeader header = header_of(InstructionKind::kAllGather, site, members, shard_bytes);
+    const TransferHeader header =
+        header_of(InstructionKind::kAllGather, site, members, shard_bytes);
     const std::size_t self = index_in(members);
     std::vector<Transfer> transfers;
     for (std::size_t i = 0; i < members.size(); ++i) {
@@ -128,7 +132,8 @@ class MpiCommunicator final : public Communicator {
   void broadcast(const CallSite& site, std::span<const int> members, std::byte* data,
                  std::int64_t bytes, int root) override {
     const TransferHeader header = header_of(InstructionKind::kBroadcast, site, members, bytes);
-    BAYPLAN_CHECK(root >= 0 && static_cast<std::size_t>(root) < members.size(), "root out of range");
+    BAYPLAN_CHECK(root >= 0 && static_cast<std::size_t>(root) < members.size(),
+                  "root out of range");
     const int sender = members[static_cast<std::size_t>(root)];
     std::vector<Transfer> transfers;
     if (sender != rank_) {
@@ -217,7 +222,8 @@ class MpiCommunicator final : public Communicator {
     for (std::int64_t first = 0; first < longest || first == 0; first += piece) {
       const auto part = [&](std::size_t i) {
         const ElementRange& s = shards[i];
-        return ElementRange{std::min(s.begin + first, s.end), std::min(s.begin + first + piece, s.end)};
+        return ElementRange{std::min(s.begin + first, s.end),
+                            std::min(s.begin + first + piece, s.end)};
       };
       const ElementRange mine = part(self);
       const std::int64_t my_bytes = (mine.end - mine.begin) * size;
@@ -233,7 +239,8 @@ class MpiCommunicator final : public Communicator {
         const std::int64_t bytes = (theirs.end - theirs.begin) * size;
         transfers.push_back(to(members[i], data + theirs.begin * size,
                                header_of(kind, site, members, bytes, dtype)));
-        transfers.push_back(from(members[i], staged, header_of(kind, site, members, my_bytes, dtype)));
+        transfers.push_back(
+            from(members[i], staged, header_of(kind, site, members, my_bytes, dtype)));
         inputs.push_back(staged);
         staged += my_bytes;
       }

@@ -28,8 +28,8 @@ constexpr Clock::duration kLongestSleep = std::chrono::microseconds(500);
 std::string text_of(const TransferHeader& h) {
   const auto kind = static_cast<InstructionKind>(h.kind);
   const auto purpose = static_cast<Purpose>(h.purpose);
-  return std::string(instruction_name(kind)) + " for " + std::string(purpose_name(purpose)) + " of " +
-         std::to_string(h.bytes) + " bytes";
+  return std::string(instruction_name(kind)) + " for " + std::string(purpose_name(purpose)) +
+         " of " + std::to_string(h.bytes) + " bytes";
 }
 
 enum class Progress : std::uint8_t { kNotStarted, kHeader, kPayload, kDone };
@@ -84,7 +84,8 @@ class Transfers {
     if (a.transfer->is_send) return false;  // posted at once, in order
     for (const Active& other : active_) {
       if (&other == &a) return false;
-      if (other.progress < Progress::kPayload && same_lane(*other.transfer, *a.transfer)) return true;
+      if (other.progress < Progress::kPayload && same_lane(*other.transfer, *a.transfer))
+        return true;
     }
     return false;
   }

@@ -20,7 +20,8 @@ struct ElementRange {
   std::int64_t end = 0;
 };
 /// Elements that member `index` of `members` owns in an all_reduce of `elements`.
-constexpr ElementRange owned_elements(std::int64_t elements, std::size_t index, std::size_t members) {
+constexpr ElementRange owned_elements(std::int64_t elements, std::size_t index,
+                                      std::size_t members) {
   const auto i = static_cast<std::int64_t>(index);
   const auto n = static_cast<std::int64_t>(members);
   return {elements * i / n, elements * (i + 1) / n};

@@ -18,8 +18,12 @@ std::vector<RecordedCall> RecordingCommunicator::calls() const {
 
 void RecordingCommunicator::record_collective(InstructionKind kind, const CallSite& site,
                                               std::span<const int> members, std::int64_t bytes) {
-  record({RecordedCall::Kind::kCollective, kind, site.purpose, {members.begin(), members.end()},
-          bytes, {}});
+  record({RecordedCall::Kind::kCollective,
+          kind,
+          site.purpose,
+          {members.begin(), members.end()},
+          bytes,
+          {}});
 }
 
 void RecordingCommunicator::exchange(const CallSite& site, std::span<const Message> messages) {
@@ -55,8 +59,8 @@ void RecordingCommunicator::all_reduce(const CallSite& site, std::span<const int
                                        std::byte* data, std::int64_t elements, DType dtype) {
   const std::int64_t size = dtype_size(dtype);
   record_collective(InstructionKind::kAllReduce, site, members, elements * size);
-  const auto self = static_cast<std::size_t>(
-      std::find(members.begin(), members.end(), rank_) - members.begin());
+  const auto self =
+      static_cast<std::size_t>(std::find(members.begin(), members.end(), rank_) - members.begin());
   const ElementRange own = owned_elements(elements, self, members.size());
   wire_.add_all_reduce(site.purpose, members.size(), elements * size, (own.end - own.begin) * size);
   if (inner_ != nullptr) inner_->all_reduce(site, members, data, elements, dtype);

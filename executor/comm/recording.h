@@ -15,8 +15,8 @@ struct RecordedCall {
   enum class Kind : std::uint8_t { kExchange, kCollective, kBarrier } kind{};
   InstructionKind collective{};  // of collectives
   Purpose purpose = Purpose::kNone;
-  std::vector<int> members;      // of collectives
-  std::int64_t bytes = 0;        // of collectives: the whole payload
+  std::vector<int> members;       // of collectives
+  std::int64_t bytes = 0;         // of collectives: the whole payload
   std::vector<Message> messages;  // of exchanges, without data
 };
 

@@ -69,7 +69,8 @@ Result<std::unique_ptr<DataSource>> open_data(const std::string& path, std::int6
                                               double held_out_fraction) {
   BAYPLAN_CHECK(seq >= 1 && vocab >= 1, "sequence and vocabulary must be positive");
   if (!(held_out_fraction >= 0.0 && held_out_fraction < 1.0)) {
-    return Error{"bad-fraction", "held-out fraction must be in [0, 1)", path, "use 0.1, for example"};
+    return Error{"bad-fraction", "held-out fraction must be in [0, 1)", path,
+                 "use 0.1, for example"};
   }
   BAYPLAN_TRY(file, TokenFile::open(path, vocab));
   // A sample needs one token more than seq: the label of its last position.

@@ -55,10 +55,11 @@ Result<std::shared_ptr<const TokenFile>> TokenFile::open(const std::string& path
   }
   if (bytes % width != 0) {
     ::close(file);
-    return data_error("data-odd-size", path,
-                      "size of " + std::to_string(bytes) + " bytes is not a multiple of " +
-                          std::to_string(width) + ", the bytes per token",
-                      "tokens are little-endian uint16, or uint32 when the vocabulary exceeds 65536");
+    return data_error(
+        "data-odd-size", path,
+        "size of " + std::to_string(bytes) + " bytes is not a multiple of " +
+            std::to_string(width) + ", the bytes per token",
+        "tokens are little-endian uint16, or uint32 when the vocabulary exceeds 65536");
   }
   void* mapped = ::mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ, MAP_PRIVATE, file, 0);
   const std::string cause = std::strerror(errno);

@@ -23,7 +23,8 @@ struct Line {
     std::array<char, 24> digits{};
     std::size_t n = 0;
     const bool negative = value < 0;
-    std::uint64_t rest = negative ? 0 - static_cast<std::uint64_t>(value) : static_cast<std::uint64_t>(value);
+    std::uint64_t rest =
+        negative ? 0 - static_cast<std::uint64_t>(value) : static_cast<std::uint64_t>(value);
     do {
       digits[n++] = static_cast<char>('0' + rest % 10);
       rest /= 10;
@@ -53,15 +54,16 @@ InstructionId current_instruction(const RankStatus& status) noexcept {
 std::string describe_status(const Program& program, int rank, const RankStatus& status) {
   const InstructionId at = current_instruction(status);
   const ProgramKind kind = status.program.load(std::memory_order_relaxed);
-  std::string text = "step " + std::to_string(status.step.load(std::memory_order_relaxed)) + " of " +
-                     std::string(program_kind_name(kind));
+  std::string text = "step " + std::to_string(status.step.load(std::memory_order_relaxed)) +
+                     " of " + std::string(program_kind_name(kind));
   const InstructionList& list = program.list(rank, kind);
   if (!at.valid() || at.index() >= list.instructions.size()) return text + ", between instructions";
   return text + ", instruction " + to_text(list, at);
 }
 
 std::size_t write_status(const Program& program, int rank, const RankStatus& status,
-                         const Communicator& communicator, char* out, std::size_t capacity) noexcept {
+                         const Communicator& communicator, char* out,
+                         std::size_t capacity) noexcept {
   Line line{out, capacity > 0 ? capacity - 1 : 0};
   const InstructionId at = current_instruction(status);
   const ProgramKind kind = status.program.load(std::memory_order_relaxed);

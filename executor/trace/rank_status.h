@@ -45,6 +45,7 @@ std::string describe_status(const Program& program, int rank, const RankStatus& 
 /// The same with the instruction's kind and number only, and the awaited peer, as one line with
 /// newline into `out`; returns its length. Async-signal-safe.
 std::size_t write_status(const Program& program, int rank, const RankStatus& status,
-                         const Communicator& communicator, char* out, std::size_t capacity) noexcept;
+                         const Communicator& communicator, char* out,
+                         std::size_t capacity) noexcept;
 
 }  // namespace bayplan::exec

@@ -47,9 +47,9 @@ std::string nearest_name(std::string_view name, std::span<const std::string> can
     int score = 2 * edit_distance(typed, known);
     if (typed.size() >= 3) {
       if (known.starts_with(typed)) {
-        score = std::min(score, 3);
+        score = std::min(score, 1);
       } else if (known.find(typed) != std::string::npos) {
-        score = std::min(score, 5);
+        score = std::min(score, 3);
       }
     }
     if (best.empty() || score < best_score) {

@@ -117,7 +117,8 @@ void expect_same_behaviour(const Program& program) {
       const InstructionList& list = program.list(rank, kind);
 
       // Same calls, same order.
-      const std::vector<sim::IssuedCall>& issued = simulated->issued[static_cast<std::size_t>(rank)];
+      const std::vector<sim::IssuedCall>& issued =
+          simulated->issued[static_cast<std::size_t>(rank)];
       ASSERT_EQ(mine.traces[k].issued.size(), issued.size());
       std::size_t next = mine.calls_before[k];
       for (std::size_t c = 0; c < issued.size(); ++c) {
@@ -131,9 +132,8 @@ void expect_same_behaviour(const Program& program) {
 
       // Same bytes come to life and end with the same instruction.
       std::vector<exec::LiveBytesChange> live = mine.traces[k].live;
-      std::stable_sort(live.begin(), live.end(), [](const auto& a, const auto& b) {
-        return a.instruction < b.instruction;
-      });
+      std::stable_sort(live.begin(), live.end(),
+                       [](const auto& a, const auto& b) { return a.instruction < b.instruction; });
       const sim::ArenaReplay replay = sim::replay_arena(program.class_of(rank), kind);
       ASSERT_EQ(live.size(), replay.changes.size());
       for (std::size_t c = 0; c < live.size(); ++c) {
@@ -160,7 +160,13 @@ std::vector<TinyPlan> golden_plans() {
           {.pp = 2, .micro_batches = 4, .schedule = "1f1b"},
           {.pp = 2, .dp = 2, .micro_batches = 4, .zero = 1, .tied = true},
           {.pp = 4, .micro_batches = 8, .layers = 4},
-          {.pp = 4, .dp = 2, .micro_batches = 2, .tied = true, .llama = true, .layers = 4, .bf16 = true}};
+          {.pp = 4,
+           .dp = 2,
+           .micro_batches = 2,
+           .tied = true,
+           .llama = true,
+           .layers = 4,
+           .bf16 = true}};
 }
 
 TEST(Conformance, GoldenPlansBehaveAlikeInSimulatorAndExecutor) {

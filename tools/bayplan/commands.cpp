@@ -5,7 +5,7 @@
 namespace bayplan::cli {
 
 std::span<const Command> commands() {
-  static constexpr std::array<Command, 7> kTable = {{
+  static constexpr std::array<Command, 8> kTable = {{
       {"fit",
        "Does this job fit, where is the peak, and what is the cheapest change that makes it fit?",
        declare_fit},
@@ -13,6 +13,8 @@ std::span<const Command> commands() {
       {"simulate", "Step time, tokens/s, MFU and memory of each rank over time of a plan.",
        declare_simulate},
       {"run", "Train it: a plan, or MODEL CLUSTER with fixed defaults.", declare_run},
+      {"compare", "Where was the prediction wrong, by instruction kind, stream and rank?",
+       declare_compare},
       {"verify", "Is the program sound: no deadlock, matched sizes, memory within budget?",
        declare_verify},
       {"calibrate",

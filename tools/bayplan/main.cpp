@@ -69,7 +69,11 @@ Error usage_error(const CLI::App& root, const CLI::ParseError& parse_error, int 
                    help};
     }
   }
-  return Error{"usage", parse_error.what(), app->get_name(), help};
+  std::string message = parse_error.what();
+  if (const std::size_t at = message.find(": At Most 1 required"); at != std::string::npos) {
+    message = message.substr(0, at) + " is given more than once";
+  }
+  return Error{"usage", message, app->get_name(), help};
 }
 
 int run(int argc, char** argv) {

@@ -111,7 +111,8 @@ std::string hardware_line(const ordered_json& h) {
   const ordered_json& d = h["device"];
   std::string peaks;
   for (const auto& item : d["peak"].items()) {
-    peaks += fmt::format("{}{} {}", peaks.empty() ? "" : ", ", item.key(), item.value().get<std::string>());
+    peaks += fmt::format("{}{} {}", peaks.empty() ? "" : ", ", item.key(),
+                         item.value().get<std::string>());
   }
   const auto memory = parse_bytes(d["memory"].get<std::string>(), "memory");
   return fmt::format("{:<20} {:>9}, {}, {}", h["name"].get<std::string>(), short_bytes(*memory),

@@ -10,6 +10,7 @@
 #include "planner/formats/quantity.h"
 #include "planner/formats/text_file.h"
 #include "planner/formats/timeline_json.h"
+#include "simulator/report/perfetto.h"
 #include "tools/bayplan/answer.h"
 #include "tools/bayplan/command.h"
 #include "tools/bayplan/executor_library.h"
@@ -131,6 +132,9 @@ Result<std::string> write_outputs(const RunArguments& arguments, const Prepared&
       write_text_file(arguments.out + "/plan.json", write_plan(file).dump(2) + "\n"));
   const std::string timeline = arguments.out + "/timeline.json";
   BAYPLAN_RETURN_IF_ERROR(write_timeline_file(timeline, result.timeline, prepared.answer.program));
+  BAYPLAN_RETURN_IF_ERROR(
+      write_text_file(arguments.out + "/trace.json",
+                      sim::perfetto_trace(prepared.answer.program, result.timeline)));
   return timeline;
 }
 
@@ -226,8 +230,9 @@ std::function<Outcome(bool)> declare_run(CLI::App& app) {
                  "auto, local (ranks are threads) or mpi (this process is one rank of mpirun) "
                  "(default: auto)")
       ->type_name("HOW");
-  app.add_option("--out", arguments->out,
-                 "New folder for metrics, timeline, plan and weights (default: nothing is written)")
+  app.add_option(
+         "--out", arguments->out,
+         "New folder for metrics, timeline, trace, plan and weights (default: nothing is written)")
       ->type_name("DIR");
   app.add_option("--dump-state", arguments->dump_state,
                  "Write all logical tensors as safetensors (default: none)")

@@ -6,6 +6,7 @@
 
 #include "planner/formats/text_file.h"
 #include "planner/formats/timeline_json.h"
+#include "simulator/report/perfetto.h"
 #include "tools/bayplan/answer.h"
 #include "tools/bayplan/command.h"
 #include "tools/bayplan/report.h"
@@ -17,7 +18,20 @@ struct SimulateArguments {
   GivenOptions given;
   std::string plan;
   std::string timeline;
+  std::string trace;
 };
+
+Status write_files(const SimulateArguments& arguments, const Answer& answer) {
+  const Timeline& timeline = answer.simulation.timeline;
+  if (!arguments.timeline.empty()) {
+    BAYPLAN_RETURN_IF_ERROR(write_timeline_file(arguments.timeline, timeline, answer.program));
+  }
+  if (!arguments.trace.empty()) {
+    BAYPLAN_RETURN_IF_ERROR(
+        write_text_file(arguments.trace, sim::perfetto_trace(answer.program, timeline)));
+  }
+  return {};
+}
 
 Outcome run_simulate(const SimulateArguments& arguments, bool json) {
   auto loaded = load_plan(arguments.plan, arguments.given.cluster, arguments.given);
@@ -25,20 +39,19 @@ Outcome run_simulate(const SimulateArguments& arguments, bool json) {
   const Subject& subject = loaded->subject;
   auto answer = judge_program(loaded->plan, std::move(loaded->program), subject, true);
   if (!answer) return outcome_of(answer.error());
-  if (!arguments.timeline.empty()) {
-    if (const Status s =
-            write_timeline_file(arguments.timeline, answer->simulation.timeline, answer->program);
-        !s) {
-      return s.error();
-    }
-  }
+  if (const Status written = write_files(arguments, *answer); !written) return written.error();
   if (json) {
     nlohmann::ordered_json out = {{"schema", "bayplan.simulate/1"}};
     out.update(answer_json(*answer, subject, loaded->plan.model));
+    out["timeline"] =
+        arguments.timeline.empty() ? nullptr : nlohmann::ordered_json(arguments.timeline);
+    out["trace"] = arguments.trace.empty() ? nullptr : nlohmann::ordered_json(arguments.trace);
     print_json(out);
   } else {
     fmt::print("{}\n{}", answer_text(*answer, subject), notes_text(subject));
-    if (!arguments.timeline.empty()) fmt::print("written: {}\n", arguments.timeline);
+    for (const std::string& file : {arguments.timeline, arguments.trace}) {
+      if (!file.empty()) fmt::print("written: {}\n", file);
+    }
   }
   return answer->verdict == Verdict::kDoesNotFit ? kExitDoesNotFit : kExitOk;
 }
@@ -52,6 +65,9 @@ std::function<Outcome(bool)> declare_simulate(CLI::App& app) {
       ->type_name("");
   app.add_option("--timeline", arguments->timeline,
                  "Write the predicted timeline, for `compare` (default: none)")
+      ->type_name("FILE");
+  app.add_option("--trace", arguments->trace,
+                 "Write a trace that ui.perfetto.dev opens (default: none)")
       ->type_name("FILE");
   declare_cluster_options(app, arguments->given);
   return [arguments](bool json) { return run_simulate(*arguments, json); };

@@ -82,30 +82,35 @@ TEST(DeviceState, NormIsTheSumOfSquaresOfEachGroup) {
   }
 }
 
-// AdamW's first step moves every element by lr · g/|g| (m/bc1 = g, sqrt(v/bc2) = |g|) after a
-// decay of 1 - lr·wd, on groups that decay.
+// AdamW's first step: m/bc1 = g and sqrt(v/bc2) = |g|, so an element moves by lr · g/(|g| + eps)
+// after a decay of 1 - lr·wd, on groups that decay. g is the clipped mean gradient.
 TEST(DeviceState, FirstAdamWStepIsASignedStepAfterDecay) {
   DeviceRun run = make_run(DType::kFp64);
   run.run(ProgramKind::kLoad);
-  const std::string name = "blocks.0.mlp.up.weight", norm = "head.norm.weight";
-  const std::vector<double> before = values<double>(run, BufferRole::kParameters, name);
+  const std::string matrix = "blocks.0.mlp.up.weight", norm = "head.norm.weight";
+  const std::vector<double> before = values<double>(run, BufferRole::kParameters, matrix);
   run.run(ProgramKind::kTrainStep, InstructionKind::kOptimizerStep);
-  const std::vector<double> gradient = values<double>(run, BufferRole::kGradients, name);
+  const std::vector<double> gradient = values<double>(run, BufferRole::kGradients, matrix);
   const std::vector<double> norm_gradient = values<double>(run, BufferRole::kGradients, norm);
   run.run(ProgramKind::kTrainStep);
   const TrainingJob& job = run.program.job;
-  const std::vector<double> after = values<double>(run, BufferRole::kParameters, name);
+  double squares = 0.0;
+  for (std::size_t g = 0; g < run.program.parameter_groups.size(); ++g) {
+    squares += run.scalars()[1 + g];
+  }
+  const double mean_norm = std::sqrt(squares) / 32;  // tokens
+  const double scale = std::min(1.0, job.clip_norm / (mean_norm + 1e-6)) / 32;
+  const auto moved = [&](double x, double g, double decay) {
+    return x * (1 - job.learning_rate * decay) -
+           job.learning_rate * g * scale / (std::abs(g * scale) + job.epsilon);
+  };
+  const std::vector<double> after = values<double>(run, BufferRole::kParameters, matrix);
   for (std::size_t i = 0; i < before.size(); ++i) {
-    if (std::abs(gradient[i]) < 1e-3) continue;  // epsilon counts there
-    const double want = before[i] * (1 - job.learning_rate * job.weight_decay) -
-                        std::copysign(job.learning_rate, gradient[i]);
-    ASSERT_NEAR(after[i], want, 1e-5 * job.learning_rate) << i;
+    ASSERT_NEAR(after[i], moved(before[i], gradient[i], job.weight_decay), 1e-12) << i;
   }
   const std::vector<double> norm_after = values<double>(run, BufferRole::kParameters, norm);
   for (std::size_t i = 0; i < norm_after.size(); ++i) {
-    if (std::abs(norm_gradient[i]) < 1e-3) continue;
-    ASSERT_NEAR(norm_after[i], 1.0 - std::copysign(job.learning_rate, norm_gradient[i]),
-                1e-5 * job.learning_rate);
+    ASSERT_NEAR(norm_after[i], moved(1.0, norm_gradient[i], 0.0), 1e-12) << i;
   }
 }
 

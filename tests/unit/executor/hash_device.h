@@ -40,7 +40,8 @@ class HashDevice final : public Device {
     }
     for (const BufferRole role : {BufferRole::kMoment1, BufferRole::kMoment2}) {
       const Access* access = find_access(call, role);
-      if (access != nullptr) std::memset(access_data(call, *access), 0, static_cast<std::size_t>(access->bytes));
+      if (access != nullptr)
+        std::memset(access_data(call, *access), 0, static_cast<std::size_t>(access->bytes));
     }
   }
   void load_micro_batch(const ComputeCall& call, const std::int32_t* ids,

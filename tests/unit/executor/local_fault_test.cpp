@@ -23,7 +23,8 @@ constexpr double kDeadline = 1.0;
 
 std::size_t threads_alive() {
   std::size_t n = 0;
-  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) ++n;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/task"))
+    ++n;
   return n;
 }
 
@@ -110,7 +111,8 @@ TEST(LocalFault, AStallIsBlamedOnTheRankThatStalled) {
     const std::string rank = "rank " + std::to_string(c.rank);
     EXPECT_EQ(c.error.code, "rank-stalled");
     EXPECT_EQ(c.error.where, rank + ", step 1") << c.error.message;
-    EXPECT_NE(c.error.message.find(" gave up waiting at step 1, "), std::string::npos) << c.error.message;
+    EXPECT_NE(c.error.message.find(" gave up waiting at step 1, "), std::string::npos)
+        << c.error.message;
     EXPECT_NE(c.error.message.find("; " + rank + " is at step 1 of train_step, instruction " +
                                    text_of(program, c.rank, c.at)),
               std::string::npos)
@@ -156,10 +158,11 @@ TEST(LocalFault, AnExceptionOfTheDeviceNamesTheInstruction) {
     std::int64_t workspace_used() const override { return 0; }
     bool last_call_used_workspace() const override { return false; }
   };
-  const Error e = run_with_fault(
-      program, [](int) { return std::make_unique<ThrowingDevice>(); }, {});
+  const Error e =
+      run_with_fault(program, [](int) { return std::make_unique<ThrowingDevice>(); }, {});
   EXPECT_EQ(e.code, "rank-failed");
-  EXPECT_NE(e.message.find("rank 1 failed at step 0, instruction i"), std::string::npos) << e.message;
+  EXPECT_NE(e.message.find("rank 1 failed at step 0, instruction i"), std::string::npos)
+      << e.message;
   EXPECT_NE(e.message.find("compute B stage 1 "), std::string::npos) << e.message;
   EXPECT_NE(e.message.find(": out of workspace"), std::string::npos) << e.message;
 }

@@ -81,12 +81,12 @@ TEST(NullRun, LoweredProgramsMeanTheSameUnderEverySchedule) {
       const auto kind = static_cast<ProgramKind>(k);
       const NullRunResult first = null_run(program, kind, 0);
       for (std::uint64_t seed = 1; seed < 6; ++seed) {
-        const NullRunResult other = null_run(program, kind, seed, {.one_communication_queue = seed % 3 == 0});
-        ASSERT_TRUE(other.clean()) << to_string(tiny) << " " << program_kind_name(kind) << ": rank "
-                                   << other.findings[0].rank << " i"
-                                   << other.findings[0].instruction.value << " "
-                                   << null_fault_name(other.findings[0].fault) << " "
-                                   << other.findings[0].message;
+        const NullRunResult other =
+            null_run(program, kind, seed, {.one_communication_queue = seed % 3 == 0});
+        ASSERT_TRUE(other.clean())
+            << to_string(tiny) << " " << program_kind_name(kind) << ": rank "
+            << other.findings[0].rank << " i" << other.findings[0].instruction.value << " "
+            << null_fault_name(other.findings[0].fault) << " " << other.findings[0].message;
         ASSERT_TRUE(other.same_values(first)) << to_string(tiny) << " " << program_kind_name(kind);
         ASSERT_EQ(other.signatures, first.signatures);
       }
@@ -120,12 +120,16 @@ TEST(NullRun, AccumulationOrderIsPartOfTheValue) {
   // acc = acc + a; acc = acc + b is not acc + b + a when sums are rounded.
   OneRank ab;
   int state = ab.buffer(0, true);
-  ab.add(InstructionKind::kBackward, Stream::kCompute, {access(state, 256, AccessMode::kUpdate)}, {}, 0);
-  ab.add(InstructionKind::kBackward, Stream::kCompute, {access(state, 256, AccessMode::kUpdate)}, {}, 1);
+  ab.add(InstructionKind::kBackward, Stream::kCompute, {access(state, 256, AccessMode::kUpdate)},
+         {}, 0);
+  ab.add(InstructionKind::kBackward, Stream::kCompute, {access(state, 256, AccessMode::kUpdate)},
+         {}, 1);
   OneRank ba;
   state = ba.buffer(0, true);
-  ba.add(InstructionKind::kBackward, Stream::kCompute, {access(state, 256, AccessMode::kUpdate)}, {}, 1);
-  ba.add(InstructionKind::kBackward, Stream::kCompute, {access(state, 256, AccessMode::kUpdate)}, {}, 0);
+  ba.add(InstructionKind::kBackward, Stream::kCompute, {access(state, 256, AccessMode::kUpdate)},
+         {}, 1);
+  ba.add(InstructionKind::kBackward, Stream::kCompute, {access(state, 256, AccessMode::kUpdate)},
+         {}, 0);
   EXPECT_TRUE(ab.run().clean());
   EXPECT_FALSE(ab.run().same_values(ba.run()));
 }
@@ -135,7 +139,8 @@ TEST(NullRun, UnorderedUseOfOneBufferShowsAsDifferentValues) {
   OneRank rank;
   const int state = rank.buffer(0, true);
   rank.add(InstructionKind::kForward, Stream::kCompute, {access(state, 256, AccessMode::kUpdate)});
-  rank.add(InstructionKind::kOptimizerStep, Stream::kHost, {access(state, 256, AccessMode::kWrite)});
+  rank.add(InstructionKind::kOptimizerStep, Stream::kHost,
+           {access(state, 256, AccessMode::kWrite)});
   bool differs = false;
   const NullRunResult first = rank.run(0);
   for (std::uint64_t seed = 1; seed < 16; ++seed) differs |= !rank.run(seed).same_values(first);
@@ -182,7 +187,8 @@ TEST(NullRun, ReportsWaitsThatCannotBeMet) {
   OneRank rank;
   const int b = rank.buffer(0, true);
   rank.add(InstructionKind::kForward, Stream::kCompute, {access(b, 256, AccessMode::kRead)}, {1});
-  rank.add(InstructionKind::kOptimizerStep, Stream::kHost, {access(b, 256, AccessMode::kRead)}, {0});
+  rank.add(InstructionKind::kOptimizerStep, Stream::kHost, {access(b, 256, AccessMode::kRead)},
+           {0});
   EXPECT_TRUE(contains(faults(rank, 1), NullFault::kDeadlock));
 }
 
@@ -214,15 +220,17 @@ Program crossing_sends(bool fused) {
     for (const bool send : {true, false}) {
       Instruction i;
       // Rank 0 sends activations and receives gradients, rank 1 the opposite.
-      i.kind = send ? (rank == 0 ? InstructionKind::kSendActivation : InstructionKind::kSendGradient)
-                    : (rank == 0 ? InstructionKind::kRecvGradient : InstructionKind::kRecvActivation);
+      i.kind =
+          send ? (rank == 0 ? InstructionKind::kSendActivation : InstructionKind::kSendGradient)
+               : (rank == 0 ? InstructionKind::kRecvGradient : InstructionKind::kRecvActivation);
       i.stream = Stream::kP2p;
       i.peer_stage = 1 - rank;
       i.unit = UnitId(0);
       i.boundary = 0;
       i.fuse = fused ? 0 : -1;
       i.accesses = {send ? 0 : 1, send ? 1 : 2};
-      l.accesses.push_back(access(send ? 0 : 1, 256, send ? AccessMode::kRead : AccessMode::kWrite));
+      l.accesses.push_back(
+          access(send ? 0 : 1, 256, send ? AccessMode::kRead : AccessMode::kWrite));
       l.instructions.push_back(i);
     }
     program.classes.push_back(c);
@@ -239,7 +247,8 @@ TEST(NullRun, UnbufferedCrossingSendsDeadlockUnlessFused) {
 
 TEST(NullRun, ReportsPartnersThatDisagreeAboutBytes) {
   Program program = crossing_sends(true);
-  program.classes[1].programs[static_cast<std::size_t>(ProgramKind::kTrainStep)].accesses[1].bytes = 128;
+  program.classes[1].programs[static_cast<std::size_t>(ProgramKind::kTrainStep)].accesses[1].bytes =
+      128;
   const NullRunResult result = null_run(program, ProgramKind::kTrainStep, 0);
   ASSERT_FALSE(result.clean());
   EXPECT_EQ(result.findings[0].fault, NullFault::kMismatch);

@@ -69,7 +69,8 @@ TEST(RunLocal, HighWaterIsThePredictedPeakAndWireIsAsPredicted) {
   for (std::uint64_t seed = 100; seed < 140; ++seed) {
     const TinyPlan tiny = random_plan(seed);
     const Program program = lower_tiny(tiny);
-    const RunResult result = run(program, null_devices(), {.steps = 2, .eval_samples = program.job.global_batch});
+    const RunResult result =
+        run(program, null_devices(), {.steps = 2, .eval_samples = program.job.global_batch});
     ASSERT_EQ(result.memory.size(), static_cast<std::size_t>(program.world_size()));
     for (const MemoryReport& m : result.memory) {
       EXPECT_EQ(m.measured_bytes, m.predicted_bytes) << to_string(tiny) << " rank " << m.rank;
@@ -90,7 +91,8 @@ TEST(RunLocal, TimelineHoldsTheLastSteps) {
   EXPECT_EQ(t.fingerprint, program.fingerprint);
   EXPECT_EQ(t.step_times.size(), 2u);
   std::size_t instructions = 0;
-  for (int r = 0; r < 4; ++r) instructions += program.list(r, ProgramKind::kTrainStep).instructions.size();
+  for (int r = 0; r < 4; ++r)
+    instructions += program.list(r, ProgramKind::kTrainStep).instructions.size();
   ASSERT_EQ(t.events.size(), 2 * instructions);
   EXPECT_EQ(t.events.front().step, 3);
   EXPECT_EQ(t.events.back().step, 4);
@@ -120,7 +122,8 @@ TEST(RunLocal, EvaluatesWhenDueAndAtTheEnd) {
 TEST(RunLocal, WritesMetricsModelAndDump) {
   const auto directory = fresh_path("out");
   const auto dump = fresh_path("dump");
-  const Program program = lower_tiny({.pp = 2, .dp = 2, .micro_batches = 2, .zero = 1, .tied = true});
+  const Program program =
+      lower_tiny({.pp = 2, .dp = 2, .micro_batches = 2, .zero = 1, .tied = true});
   std::int64_t seen = 0;
   RunOptions options{.steps = 3, .output_directory = directory, .dump_state = dump};
   options.on_step = [&](const StepMetrics& m) { EXPECT_EQ(m.step, seen++); };
@@ -167,8 +170,8 @@ TEST(RunLocal, RefusesAnOutputDirectoryInUse) {
   std::filesystem::create_directories(directory / "something");
   const Program program = lower_tiny({});
   const auto data = synthetic_data(0, 4, 13);
-  const auto result = run_local(program, null_devices(), *data, nullptr,
-                                {.output_directory = directory.string()});
+  const auto result =
+      run_local(program, null_devices(), *data, nullptr, {.output_directory = directory.string()});
   ASSERT_FALSE(result.ok());
   EXPECT_EQ(result.error().code, "output-in-use");
   EXPECT_EQ(result.error().where, directory.string());

@@ -17,8 +17,8 @@ Error parse_error(const std::string& text) {
 TEST(ParseJson, TruncatedTextIsCalledThat) {
   const Error error = parse_error("{\n  \"a\": [1, 2");
   EXPECT_EQ(error.code, "truncated-json");
-  // The text ends behind "2", the 13th character of the second line.
-  EXPECT_EQ(error.where, "f.json:2:14");
+  // "2" is the 12th character of the second line, and nothing follows it.
+  EXPECT_EQ(error.where, "f.json:2:13");
 }
 
 TEST(ParseJson, EmptyTextIsTruncated) { EXPECT_EQ(parse_error(" \n").code, "truncated-json"); }

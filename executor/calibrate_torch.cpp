@@ -24,13 +24,13 @@ using Axis3 = std::array<std::vector<std::int64_t>, 3>;
 Axis3 axes_of(OperatorKind kind) {
   switch (kind) {
     case OperatorKind::kLinear:
-      return {{{64, 256, 1024, 4096}, {64, 256, 1024, 4096}, {64, 256, 1024, 4096}}};
+      return {{{16, 64, 256, 1024, 4096}, {16, 64, 256, 1024, 4096}, {16, 64, 256, 1024, 4096}}};
     case OperatorKind::kLmHeadLoss:
-      return {{{64, 256, 1024}, {64, 256, 1024}, {128, 512, 4096, 32768}}};
+      return {{{16, 64, 256, 1024}, {16, 64, 256, 1024}, {32, 128, 512, 4096, 32768}}};
     case OperatorKind::kAttention:
-      return {{{1, 4, 16}, {64, 256, 1024}, {16, 32, 64, 128}}};
+      return {{{1, 4, 16}, {16, 64, 256, 1024}, {16, 32, 64, 128}}};
     case OperatorKind::kRope:
-      return {{{64, 256, 1024, 4096}, {192, 768, 3072}, {64, 1024}}};
+      return {{{16, 64, 256, 1024, 4096}, {192, 768, 3072}, {16, 128, 1024}}};
     case OperatorKind::kEmbedding:
     case OperatorKind::kLayerNorm:
     case OperatorKind::kRmsNorm:
@@ -40,7 +40,7 @@ Axis3 axes_of(OperatorKind kind) {
     case OperatorKind::kDropout:
       break;
   }
-  return {{{64, 256, 1024, 4096}, {64, 256, 1024, 4096}, {1}}};
+  return {{{16, 64, 256, 1024, 4096}, {16, 64, 256, 1024, 4096}, {1}}};
 }
 
 constexpr double kLeastPointSeconds = 0.001;

@@ -495,8 +495,8 @@ NullRunResult Player::play(std::uint64_t seed) {
     values_.emplace_back(program_.class_of(rank), rank, kind_ != ProgramKind::kLoad);
   }
   prepare_matches();
-  for (std::int32_t lane = 0; lane < static_cast<std::int32_t>(lanes_.size()); ++lane)
-    start_head(lane);
+  const auto lanes = static_cast<std::int32_t>(lanes_.size());
+  for (std::int32_t lane = 0; lane < lanes; ++lane) start_head(lane);
 
   // Odd seeds give every lane a priority and redraw one now and then: some streams then run far
   // ahead of others, which uniform choice hardly ever does.

@@ -102,8 +102,8 @@ class LocalRanks {
       if (computes || next < 0) break;
       culprit = next;
     }
-    if (failure.kind != FailureKind::kStalled || culprit < 0)
-      return to_error(failure, failure.rank, "");
+    const bool known = failure.kind == FailureKind::kStalled && culprit >= 0;
+    if (!known) return to_error(failure, failure.rank, "");
     const RankRunner* runner = runners_[static_cast<std::size_t>(culprit)];
     const std::string state =
         runner == nullptr ? "is not running"

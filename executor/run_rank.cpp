@@ -1,4 +1,5 @@
 #include <chrono>
+#include <numeric>
 
 #include "executor/rank_body.h"
 #include "executor/run.h"
@@ -25,8 +26,8 @@ Start agree_on_start(Communicator& communicator, const Program& program, bool re
   start.ticks = Clock::now().time_since_epoch().count();
   start.fingerprint = program.fingerprint;
   start.refused = refused ? 1 : 0;
-  std::vector<int> all;
-  for (int r = 0; r < communicator.world_size(); ++r) all.push_back(r);
+  std::vector<int> all(static_cast<std::size_t>(communicator.world_size()));
+  std::iota(all.begin(), all.end(), 0);
   communicator.broadcast(site, all, reinterpret_cast<std::byte*>(&start), sizeof start, 0);
   return start;
 }

@@ -4,10 +4,10 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
+#include <system_error>
 
 #include "planner/core/check.h"
 #include "planner/core/units.h"
@@ -72,7 +72,7 @@ SafetensorsWriter::~SafetensorsWriter() {
 }
 
 void SafetensorsWriter::fail(const std::string& what) const {
-  throw std::runtime_error(what + " " + path_ + ": " + std::strerror(errno));
+  throw std::runtime_error(what + " " + path_ + ": " + std::generic_category().message(errno));
 }
 
 void SafetensorsWriter::write(const void* data, std::size_t bytes) {

@@ -7,6 +7,7 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <numeric>
 #include <optional>
 #include <tuple>
 
@@ -396,8 +397,8 @@ void LocalCommunicator::broadcast(const CallSite& site, std::span<const int> mem
 }
 
 void LocalCommunicator::barrier(const CallSite& site) {
-  std::vector<int> all;
-  for (int r = 0; r < world_size_; ++r) all.push_back(r);
+  std::vector<int> all(static_cast<std::size_t>(world_size_));
+  std::iota(all.begin(), all.end(), 0);
   collective(site, all, nullptr, {InstructionKind::kEndStep, site.purpose, 0, DType::kUint8, 0},
              [](const Membership&) {});
 }
@@ -418,6 +419,7 @@ std::vector<std::unique_ptr<Communicator>> make_local_communicators(int world_si
                                                                     const LocalOptions& options) {
   const auto world = std::make_shared<World>(world_size, options);
   std::vector<std::unique_ptr<Communicator>> out;
+  out.reserve(static_cast<std::size_t>(world_size));
   for (int rank = 0; rank < world_size; ++rank) {
     out.push_back(std::make_unique<LocalCommunicator>(world, rank, world_size));
   }

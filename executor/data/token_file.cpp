@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <system_error>
 
 namespace bayplan::exec {
 namespace {
@@ -29,7 +30,7 @@ Result<std::shared_ptr<const TokenFile>> TokenFile::open(const std::string& path
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   struct stat status {};
   if (file < 0 || ::fstat(file, &status) != 0) {
-    const std::string cause = std::strerror(errno);
+    const std::string cause = std::generic_category().message(errno);
     if (file >= 0) ::close(file);
     return data_error("data-not-readable", path, "cannot read data file: " + cause,
                       "give a text file or a .bin file of tokens with --data");
@@ -62,7 +63,7 @@ Result<std::shared_ptr<const TokenFile>> TokenFile::open(const std::string& path
         "tokens are little-endian uint16, or uint32 when the vocabulary exceeds 65536");
   }
   void* mapped = ::mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ, MAP_PRIVATE, file, 0);
-  const std::string cause = std::strerror(errno);
+  const std::string cause = std::generic_category().message(errno);
   ::close(file);
   if (mapped == MAP_FAILED) {
     return data_error("data-not-readable", path, "cannot map data file: " + cause,

@@ -22,8 +22,8 @@ ArenaUse::ArenaUse(const Program& program, int rank)
   for (std::size_t i = 0; i < alive_.size(); ++i) {
     const Buffer& b = rank_class_.buffers[i];
     alive_[i] = b.persistent;
-    if (b.persistent)
-      live_[static_cast<std::size_t>(b.tier)] += round_up(b.bytes, kTensorAlignment);
+    if (!b.persistent) continue;
+    live_[static_cast<std::size_t>(b.tier)] += round_up(b.bytes, kTensorAlignment);
   }
 }
 

@@ -83,11 +83,17 @@ RankParts rank_parts(const InstructionList& list, std::span<const TimelineEvent>
                      std::int64_t step_begin, std::int64_t step_end) {
   const PartOf part_of;
   Background background;
-  for (const TimelineEvent& e : events) {
-    const Part part = dispatch(part_of, list, list.instructions[e.instruction.index()]);
-    const Interval busy{e.start.value, e.end.value};
-    if (part == Part::kCommunication) background.communication.push_back(busy);
+  for (std::size_t i = 0; i < events.size();) {
+    const Instruction& instruction = list.instructions[events[i].instruction.index()];
+    const Part part = dispatch(part_of, list, instruction);
+    // Members of a group end together; until the last one's partner came, they only waited.
+    Interval busy{events[i].start.value, events[i].end.value};
+    for (++i; i < events.size() && instruction.fuse >= 0; ++i) {
+      if (list.instructions[events[i].instruction.index()].fuse != instruction.fuse) break;
+      busy.begin = std::max(busy.begin, events[i].start.value);
+    }
     if (part == Part::kOffload) background.transfers.push_back(busy);
+    if (part == Part::kCommunication) background.communication.push_back(busy);
   }
   background.communication = merged(std::move(background.communication));
   background.transfers = merged(std::move(background.transfers));

@@ -48,7 +48,8 @@ constexpr OptionRow kLayoutRows[] = {
      "CPU threads of one rank (default: cores / ranks of the node, at least 1)"},
 };
 
-/// Options that have one accepted value so far; it is also what happens without them.
+/// Options that have one accepted value so far; it is also what happens without them. Without a
+/// value the option is a flag, and leaving it out is what is accepted.
 struct RestrictedRow {
   const char* name;
   const char* value;
@@ -62,7 +63,7 @@ constexpr RestrictedRow kRestrictedRows[] = {
     {"--lr-schedule", "constant", "a learning-rate schedule"},
     {"--zero-group", "dp", "sharding inside smaller groups"},
     {"--loss-scale", "1", "loss scaling"},
-    {"--sequence-parallel", "no", "sequence parallelism"},
+    {"--sequence-parallel", "", "sequence parallelism"},
     {"--bucket", "step", "gradient buckets"},
     {"--overlap", "none", "overlap of communication and computation by choice"},
 };
@@ -161,9 +162,15 @@ void declare_model_and_cluster(CLI::App& app, GivenOptions& given, bool required
 void declare_job_options(CLI::App& app, GivenOptions& given) {
   declare_rows(app, given, kJobRows, "Job");
   for (const RestrictedRow& row : kRestrictedRows) {
-    declare_text(
-        app, given, row.name, row.value,
-        fmt::format("Only {0} (default: {0}): {1} is not modelled yet", row.value, row.what));
+    if (*row.value == '\0') {
+      const std::string name = row.name;
+      app.add_flag_callback(
+          name, [&given, name] { given.text[name] = "given"; },
+          fmt::format("Refused (default: off); not modelled yet: {}", row.what));
+    } else {
+      declare_text(app, given, row.name, row.value,
+                   fmt::format("Only {0} (default: {0}); not modelled yet: {1}", row.value, row.what));
+    }
     app.get_option(row.name)->group("One value so far");
   }
 }

@@ -122,8 +122,10 @@ int run(int argc, char** argv) {
   for (const Declared& d : declared) {
     if (!d.app->parsed()) continue;
     const Outcome outcome = d.run(d.json);
-    // Of several processes of one run each may know why it failed, but only one has stdout.
-    if (outcome.error && (speaks || !d.json)) print_error(*outcome.error, d.json);
+    // Of several processes of one run all know about bad input, each may know another reason why
+    // the run failed, and only one has stdout.
+    const bool own_reason = outcome.exit_code == kExitFailed && !d.json;
+    if (outcome.error && (speaks || own_reason)) print_error(*outcome.error, d.json);
     return outcome.exit_code;
   }
   return kExitBadInput;

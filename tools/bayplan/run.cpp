@@ -1,8 +1,10 @@
 // `bayplan run`: trains with a plan, or with the fixed default layout of MODEL CLUSTER.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -112,6 +114,17 @@ Status check_world(const Program& program, LaunchMode mode) {
                "--launch", fmt::format("start mpirun -np {}", program.world_size())};
 }
 
+/// A file that is written at the end must not fail then.
+Status check_dump_state(const std::string& path) {
+  if (path.empty()) return {};
+  const std::filesystem::path folder = std::filesystem::absolute(path).parent_path();
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(path, ignored) && ::access(folder.c_str(), W_OK) == 0)
+    return {};
+  return Error{"unwritable-output", "cannot be written", path,
+               "name a file in a folder that exists with --dump-state"};
+}
+
 /// The executor checks its own inputs too (an output in use, data that does not match): those are
 /// bad input, the rest is the world failing.
 int run_error_exit(const Error& error) {
@@ -166,6 +179,8 @@ Outcome run_run(const RunArguments& arguments, bool json) {
   auto deadline = parse_deadline(arguments.deadline);
   if (!deadline) return deadline.error();
   options.deadline_seconds = *deadline;
+  if (const Status writable = check_dump_state(arguments.dump_state); !writable)
+    return writable.error();
   auto data = open_run_data(arguments.given, arguments.synthetic, answer.program);
   if (!data) return data.error();
   options.eval_samples = data->eval_samples;

@@ -112,7 +112,7 @@ std::shared_ptr<const Calibration> flat_calibration(int cores) {
 
 TEST(AnalyticCosts, FourRanksOnTwoCoresTakeAsLongAsTheirWork) {
   // Data parallel: the four ranks' compute is one rank's of four times the micro-batches, on two
-  // cores instead of one. What is not compute (reductions, optimizer) is small here.
+  // cores instead of one: half the time. Their reductions take some of the cores' time as well.
   const Program four = lower_tiny({.dp = 4, .micro_batches = 2, .layers = 4});
   const Program one = lower_tiny({.dp = 1, .micro_batches = 8, .layers = 4});
   const Cluster shared = testing::cluster_of(DeviceClass::kCpu, 4, 2);
@@ -122,8 +122,8 @@ TEST(AnalyticCosts, FourRanksOnTwoCoresTakeAsLongAsTheirWork) {
   const auto on_one = simulate(one, single, analytic_costs(one, single, calibration));
   ASSERT_TRUE(on_four.ok() && on_one.ok());
   EXPECT_EQ(on_four->provenance, Provenance::kCalibrated);
-  EXPECT_NEAR(on_four->breakdown.compute.value, on_one->breakdown.compute.value / 2.0,
-              0.05 * on_one->breakdown.compute.value);
+  EXPECT_GT(on_four->breakdown.compute.value, 0.99 * on_one->breakdown.compute.value / 2.0);
+  EXPECT_LT(on_four->breakdown.compute.value, 1.25 * on_one->breakdown.compute.value / 2.0);
 }
 
 }  // namespace

@@ -136,7 +136,7 @@ TEST(Compare, ATimelineEqualsItself) {
   for (const auto* table : {&comparison->kinds, &comparison->streams, &comparison->ranks}) {
     EXPECT_FALSE(table->empty());
     for (const ComparisonRow& row : *table) {
-      if (row.measured.value > 0.0) EXPECT_DOUBLE_EQ(row.ratio(), 1.0) << row.name;
+      EXPECT_DOUBLE_EQ(row.predicted.value, row.measured.value) << row.name;
     }
   }
   EXPECT_NE(comparison_text(*comparison).find("forward"), std::string::npos);

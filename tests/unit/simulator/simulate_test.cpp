@@ -53,15 +53,16 @@ TEST(Simulate, MessagesDelayTheirReceiver) {
 }
 
 TEST(Simulate, CollectivesWaitForTheSlowestMember) {
-  // Two replicas without pipeline. Every rank computes 3; collectives cost 5 each and follow one
-  // another: per parameter group one all-reduce of gradients, then one of the norm.
+  // Two replicas without pipeline. After the forward of 1 the head's gradients are done at once
+  // (its time sits on the first unit), and collectives of 5 follow one another from there on: the
+  // gradients of every group, which hide the backward of 2, then the norm.
   const Program program = lower_tiny({.dp = 2, .micro_batches = 1, .layers = 1});
   std::int64_t collectives = 0;
   for (const Instruction& i : program.list(0, ProgramKind::kTrainStep).instructions) {
     collectives += is_collective(i.kind) ? 1 : 0;
   }
   EXPECT_EQ(step_of(program, cluster_of(DeviceClass::kGpu, 2), stage_costs(program, {.collective = 5})),
-            3 + 5 * collectives);
+            1 + 5 * collectives);
 }
 
 TEST(Simulate, StepsStartTogetherAndTakeTheSameTime) {
@@ -176,7 +177,7 @@ TEST(Simulate, EventsKeepTheSemantics) {
           const Instruction& instruction = list.instructions[i];
           std::int64_t& last = stream_end[static_cast<std::size_t>(instruction.stream)];
           const bool same_call = i > 0 && instruction.fuse >= 0 && list.instructions[i - 1].fuse == instruction.fuse;
-          if (!same_call) EXPECT_GE(e.start.value, last);
+          EXPECT_TRUE(same_call || e.start.value >= last);
           last = std::max(last, e.end.value);
           for (std::int32_t w = instruction.waits.begin; w < instruction.waits.end; ++w) {
             const std::size_t awaited = list.waits[static_cast<std::size_t>(w)].index();

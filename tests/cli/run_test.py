@@ -1,0 +1,125 @@
+#!/usr/bin/env python3
+"""run: trains for real, says what it measured, and refuses bad data and outputs."""
+import json
+import os
+
+from _bayplan import Folder, check, equal, error_of, main, need_executor, ok, run
+
+TINY = "gpt:hidden=32,layers=2,heads=2,vocab=256,seq=16,tied=no"
+
+
+def run_says_what_scripts_read():
+    answer = ok("run", TINY, "localhost:2", "--synthetic", "--steps", "3", "--json").json()
+    equal(answer["schema"], "bayplan.run/1")
+    for key in ("fingerprint", "losses", "eval_losses", "grad_norms", "step_s", "tokens_per_second", "state_hash",
+                "memory", "wire", "rss_bytes", "timeline", "checkpoint"):
+        check(key in answer, key)
+    equal(len(answer["losses"]), 3)
+    equal(len(answer["grad_norms"]), 3)
+    equal((answer["timeline"], answer["checkpoint"]), (None, None))
+    check(0 < answer["step_s"]["min"] <= answer["step_s"]["median"], str(answer["step_s"]))
+    check(len(answer["state_hash"]) == 32, answer["state_hash"])
+    # The fixed defaults of MODEL CLUSTER.
+    layout, job = answer["layout"], answer["job"]
+    equal([layout[k] for k in ("pp", "dp", "micro_batch", "zero", "schedule")], [1, 2, 1, 0, "1f1b"])
+    equal((job["global_batch"], job["learning_rate"], job["weight_decay"], job["clip_norm"], job["dropout"], job["seed"],
+           job["precision"]), (2, 1e-3, 0.1, 1.0, 0.0, 0, "fp32"))
+    for memory in answer["memory"]:
+        equal(memory["measured_bytes"], memory["predicted_bytes"], str(memory))
+        check(memory["workspace_used_bytes"] <= memory["workspace_declared_bytes"], str(memory))
+    check(answer["wire"], "nothing was sent between two replicas")
+    for wire in answer["wire"]:
+        equal(sorted(wire), ["collective", "predicted_bytes", "purpose", "rank", "sent_bytes"])
+        equal(wire["sent_bytes"], wire["predicted_bytes"], str(wire))
+
+
+def layouts_agree_bitwise():
+    def result(*layout):
+        return ok("run", TINY, layout[0], *layout[1:], "--global-batch", "4", "--dropout", "0.1", "--synthetic",
+                  "--steps", "3", "--json").json()
+
+    one = result("localhost:1")
+    for layout in (["localhost:2", "--pp", "2", "--schedule", "gpipe"], ["localhost:2", "--pp", "2"],
+                   ["localhost:4", "--pp", "4"]):
+        other = result(*layout)
+        equal(other["losses"], one["losses"], str(layout))
+        equal(other["state_hash"], one["state_hash"], str(layout))
+    two = result("localhost:2", "--dp", "2")
+    sharded = result("localhost:2", "--dp", "2", "--zero", "1")
+    equal(sharded["losses"], two["losses"])
+    equal(sharded["state_hash"], two["state_hash"])
+
+
+def out_folder_holds_the_run():
+    with Folder() as folder:
+        text = folder.file("text.txt", "in the beginning was the word. " * 400)
+        plan, out = folder.file("p.json"), folder.file("out")
+        ok("plan", TINY, "localhost:4", "--pp", "2", "--global-batch", "4", "-o", plan)
+        arguments = ("run", plan, "--data", text, "--steps", "4", "--eval-samples", "8", "--eval-every", "2")
+        answer = ok(*arguments, "--out", out, "--json").json()
+        check(set(os.listdir(out)) >= {"plan.json", "timeline.json", "trace.json", "metrics.jsonl"}, str(os.listdir(out)))
+        equal(answer["timeline"], os.path.join(out, "timeline.json"))
+        check(os.path.exists(answer["checkpoint"]), str(answer["checkpoint"]))
+        check(answer["losses"][-1] < answer["losses"][0], "it learns")
+        check(len(answer["eval_losses"]) >= 2, str(answer["eval_losses"]))
+        with open(os.path.join(out, "metrics.jsonl")) as f:
+            metrics = [json.loads(line) for line in f]
+        equal([m["loss"] for m in metrics if "loss" in m][:4], answer["losses"])
+        compared = ok("compare", plan, out, "--json").json()
+        check(compared["step"]["measured_s"] > 0, str(compared["step"]))
+        equal(compared["fingerprint"], answer["fingerprint"])
+        # The plan in the folder is the plan that ran.
+        again = ok("run", os.path.join(out, "plan.json"), "--data", text, "--steps", "4", "--eval-samples", "8", "--json")
+        equal(again.json()["state_hash"], answer["state_hash"])
+        error = error_of(*arguments, "--out", out)
+        equal((error["code"], error["where"]), ("output-in-use", out))
+
+
+def bad_data_and_outputs():
+    with Folder() as folder:
+        plan = folder.file("p.json")
+        ok("plan", TINY, "localhost:1", "-o", plan)
+        for arguments, code in [
+                (["--synthetic", "--data", "x"], "usage"),
+                ([], "usage"),
+                (["--data", folder.file("none")], "data-not-readable"),
+                (["--data", folder.file("empty", b"")], "data-empty"),
+                (["--data", folder.file("short", b"abc")], "data-too-short"),
+                (["--synthetic", "--eval-every", "2"], "usage"),
+                (["--synthetic", "--eval-samples", "8", "--held-out", "0"], "usage"),
+                (["--synthetic", "--steps", "0"], "out-of-range"),
+                (["--synthetic", "--deadline", "0"], "out-of-range"),
+                (["--synthetic", "--deadline", "soon"], "bad-quantity"),
+                (["--synthetic", "--launch", "mpi"], "not-launched"),
+                (["--synthetic", "--launch", "ssh"], "unknown-value"),
+                (["--synthetic", "--lr", "1"], "usage"),
+                (["--synthetic", "--dump-state", os.path.join(folder.path, "no", "s")], "unwritable-output"),
+                (["--synthetic", "--out", "/proc/none"], "output-not-writable"),
+        ]:
+            equal(error_of("run", plan, *arguments)["code"], code, str(arguments))
+        error = error_of("run", plan, "--synthetic", env={"RANK": "0", "WORLD_SIZE": "2"})
+        equal(error["code"], "no-rendezvous")
+        check("mpirun -np N" in error["hint"], str(error))
+        equal(error_of("run", plan, "--synthetic", env={"SLURM_PROCID": "0"})["code"], "no-rendezvous")
+        equal(error_of("run", plan, "--synthetic", env={"OMPI_COMM_WORLD_SIZE": "3"})["code"], "world-size")
+
+
+def what_does_not_fit_is_not_started():
+    with Folder() as folder:
+        plan = folder.file("p.json")
+        ok("plan", TINY, "localhost:1", "-o", plan)
+        equal(error_of("run", plan, "--set", "memory=1KiB", "--synthetic", exit_code=3)["code"], "does-not-fit")
+
+
+def dumped_state_is_safetensors():
+    with Folder() as folder:
+        path = folder.file("state.safetensors")
+        ok("run", TINY, "localhost:1", "--synthetic", "--dump-state", path)
+        with open(path, "rb") as f:
+            header = json.loads(f.read(int.from_bytes(f.read(8), "little")))
+        check(any("attention" in name for name in header), str(list(header)[:5]))
+
+
+need = [need_executor]
+main(need + [run_says_what_scripts_read, layouts_agree_bitwise, out_folder_holds_the_run, bad_data_and_outputs,
+             what_does_not_fit_is_not_started, dumped_state_is_safetensors])

@@ -45,7 +45,7 @@ Axis3 axes_of(OperatorKind kind) {
 
 constexpr double kLeastPointSeconds = 0.001;
 // A call longer than this is left out; its rate is that of the next smaller size.
-constexpr double kLongestCall = 0.02;
+constexpr double kLongestCall = 0.008;
 // Passes over all grids, some seconds apart: what disturbs one pass rarely disturbs the other.
 constexpr int kPasses = 2;
 constexpr std::array<DType, 2> kDTypes = {DType::kFp32, DType::kBf16};
@@ -69,10 +69,10 @@ class Calibrator {
       : options_(options), progress_(progress), cores_(options.cores > 0 ? options.cores : usable_cores()) {
     std::int64_t phases = 0;
     for (int k = 0; k < kOperatorKindCount; ++k) phases += 3 * point_count(axes_of(static_cast<OperatorKind>(k)));
-    // Half of the budget is for what surrounds the timing: filling tensors, warming up, threads.
+    // The rest is for calls longer than their share, filling tensors, warming up and threads.
     const double points = static_cast<double>(phases) * kDTypes.size() * kPasses;
-    point_seconds_ = std::max(kLeastPointSeconds, 0.35 * options.budget_seconds / points);
-    stream_seconds_ = std::max(0.02, 0.005 * options.budget_seconds);
+    point_seconds_ = std::max(kLeastPointSeconds, 0.25 * options.budget_seconds / points);
+    stream_seconds_ = std::max(0.02, 0.003 * options.budget_seconds);
   }
 
   Calibration run() {

@@ -124,11 +124,7 @@ class RankBody {
     request.hash = job_.options.hash_state;
     request.dump_path = job_.options.dump_state;
     request.step = job_.options.steps;
-    if (!job_.options.output_directory.empty()) {
-      request.model_path = (job_.options.output_directory.back() == '/')
-                               ? job_.options.output_directory + "model.safetensors"
-                               : job_.options.output_directory + "/model.safetensors";
-    }
+    request.model_path = RunOutput::model_path(job_.options.output_directory);
     if (!runner_.has_memory() || !request.wanted()) return;
     outcome_.state_hash = save_state(job_.program, runner_.arenas(), communicator_, request);
     outcome_.checkpoint = request.model_path;

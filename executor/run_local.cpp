@@ -127,7 +127,7 @@ Result<RunResult> run_local(const Program& program, const DeviceFactory& devices
                             const RunOptions& options) {
   const Job job{program, devices, train, eval, options};
   BAYPLAN_RETURN_IF_ERROR(check_options(job));
-  BAYPLAN_RETURN_IF_ERROR(RunOutput::prepare(options.output_directory));
+  BAYPLAN_RETURN_IF_ERROR(RunOutput::prepare(options.output_directory, options.dump_state));
   LocalRanks ranks(job, make_local_communicators(program.world_size(),
                                                  {.deadline_seconds = options.deadline_seconds}));
   return ranks.run();

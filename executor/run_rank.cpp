@@ -51,7 +51,8 @@ Result<RunResult> run_rank(const Program& program, const DeviceFactory& devices,
   const int rank = communicator.rank();
   BAYPLAN_CHECK(communicator.world_size() == program.world_size(),
                 "the communicator has another world size than the program");
-  const Status prepared = rank == 0 ? RunOutput::prepare(options.output_directory) : Status();
+  const Status prepared =
+      rank == 0 ? RunOutput::prepare(options.output_directory, options.dump_state) : Status();
   try {
     const Start start = agree_on_start(communicator, program, !prepared.ok());
     if (!prepared.ok()) return prepared.error();

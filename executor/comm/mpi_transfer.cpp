@@ -129,13 +129,13 @@ class Transfers {
 
   void post(Active& a, void* data, std::int64_t bytes) {
     const Transfer& t = *a.transfer;
-    MPI_Request request = MPI_REQUEST_NULL;  // NOLINT(clang-analyzer-optin.mpi.MPI-Checker): polled
+    MPI_Request request = MPI_REQUEST_NULL;  // completed by finished()
     const int count = static_cast<int>(bytes);
-    check(t.is_send ? MPI_Isend(data, count, MPI_BYTE, t.peer, t.tag, comm_, &request)
-                    : MPI_Irecv(data, count, MPI_BYTE, t.peer, t.tag, comm_, &request),
-          t.peer);
+    const int code = t.is_send ? MPI_Isend(data, count, MPI_BYTE, t.peer, t.tag, comm_, &request)
+                               : MPI_Irecv(data, count, MPI_BYTE, t.peer, t.tag, comm_, &request);
     a.requests.push_back(request);
-  }
+    check(code, t.peer);
+  }  // NOLINT(clang-analyzer-optin.mpi.MPI-Checker)
   void post_header(Active& a) { post(a, &a.header, sizeof(TransferHeader)); }
   void post_payload(Active& a) {
     const std::int64_t bytes = a.transfer->header.bytes;

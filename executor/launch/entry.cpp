@@ -5,6 +5,7 @@
 #include "executor/calibrate_torch.h"
 #include "executor/comm/mpi_communicator.h"
 #include "executor/device_torch.h"
+#include "executor/launch/mpi_ping.h"
 #include "executor/launch/mpi_session.h"
 #include "executor/trace/signal_status.h"
 #include "planner/formats/calibration_json.h"
@@ -57,9 +58,14 @@ Result<LaunchedRun> run_entry(const Program& program, Launch launch, const DataS
 
 Result<std::string> calibrate_entry(
     double budget_seconds, const std::function<void(double, const std::string&)>& progress) {
+  play_ping_if_asked();
   CalibrateOptions options;
   options.budget_seconds = budget_seconds;
   BAYPLAN_TRY(calibration, calibrate_machine(options, progress));
+  if (const auto ping = measure_mpi_ping(20.0)) {
+    calibration.mpi_latency = ping->latency;
+    calibration.mpi_bandwidth = ping->bandwidth;
+  }
   return calibration_text(calibration);
 }
 

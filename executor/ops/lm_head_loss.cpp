@@ -1,5 +1,5 @@
 // logits = x · weightᵀ and the summed cross-entropy. A forward that keeps for backward leaves the
-// logits' gradient in their place. Shapes: x_NH, labels_N, logits_NV, lse_N, weight_VH, loss [1].
+// logits' gradient in their place. Shapes: x_NH, labels_N, logits_NP, lse_N, weight_VH, loss [1].
 #include <algorithm>
 
 #include "executor/ops/kernel_table.h"
@@ -15,11 +15,12 @@ namespace {
 constexpr std::int64_t kCachedBytes = std::int64_t{128} << 10;
 
 struct Sizes {
-  std::int64_t n, h, v;
+  std::int64_t n, h, v, padded;
   explicit Sizes(const OpCall& call)
       : n(call.inputs[0].shape.rows()),
         h(call.op->attributes.in_features),
-        v(call.op->attributes.vocab) {}
+        v(call.op->attributes.vocab),
+        padded(call.statistics[0].shape.width()) {}
 };
 
 template <class T>
@@ -29,9 +30,9 @@ void softmax_loss(OpCall& call, const Sizes& s) {
   A* lse = data<A>(call.statistics[1]);
   const auto* labels = data<const std::int32_t>(call.inputs[1]);
   const Temporary<A> row_loss(s.n);
-  const kernels::LogitsShape shape{s.v, s.v, 0};
+  const kernels::LogitsShape shape{s.v, s.padded, 0};
   const std::int64_t rows_at_once =
-      std::max<std::int64_t>(1, kCachedBytes / (s.v * static_cast<std::int64_t>(sizeof(T))));
+      std::max<std::int64_t>(1, kCachedBytes / (s.padded * static_cast<std::int64_t>(sizeof(T))));
   parallel_ranges(call.threads, s.n, row_grain(s.v), [&](kernels::Range rows) {
     for (std::int64_t r = rows.begin; r < rows.end; r += rows_at_once) {
       const kernels::Range some{r, std::min(rows.end, r + rows_at_once)};
@@ -45,12 +46,18 @@ void softmax_loss(OpCall& call, const Sizes& s) {
   *data<double>(call.outputs[0]) += kernels::sum_ascending(row_loss.get(), s.n);
 }
 
+Matrix logits(const OpCall& call, const Sizes& s, bool transposed) {
+  void* data = call.statistics[0].data;
+  return transposed ? Matrix{data, s.v, s.n, s.padded, true}
+                    : Matrix{data, s.n, s.v, s.padded, false};
+}
+
 /// Adds to the loss; the caller zeroes it before the step's first micro-batch.
 void forward(OpCall& call) {
   const Sizes s(call);
   const DType type = call.precision.compute;
-  multiply(call.threads, type, matrix(call.statistics[0].data, s.n, s.v),
-           matrix(call.inputs[0].data, s.n, s.h), transpose(call.parameters[0].data, s.h, s.v));
+  multiply(call.threads, type, logits(call, s, false), matrix(call.inputs[0].data, s.n, s.h),
+           transpose(call.parameters[0].data, s.h, s.v));
   with_compute_type(type, [&]<class T>(T) { softmax_loss<T>(call, s); });
 }
 
@@ -59,16 +66,16 @@ void backward_input(OpCall& call) {
   if (!wants_gradient(dx)) return;
   const Sizes s(call);
   const DType type = call.precision.compute;
-  multiply(call.threads, type, matrix(dx.target.data, s.n, s.h),
-           matrix(call.statistics[0].data, s.n, s.v), matrix(call.parameters[0].data, s.v, s.h));
+  multiply(call.threads, type, matrix(dx.target.data, s.n, s.h), logits(call, s, false),
+           matrix(call.parameters[0].data, s.v, s.h));
   with_compute_type(type, [&]<class T>(T) { add_residual<T>(call, dx); });
 }
 
 void backward_weight(OpCall& call) {
   const Sizes s(call);
-  multiply_accumulate(
-      call.threads, call.precision.compute, matrix(call.parameter_gradients[0].data, s.v, s.h),
-      transpose(call.statistics[0].data, s.v, s.n), matrix(call.inputs[0].data, s.n, s.h));
+  multiply_accumulate(call.threads, call.precision.compute,
+                      matrix(call.parameter_gradients[0].data, s.v, s.h), logits(call, s, true),
+                      matrix(call.inputs[0].data, s.n, s.h));
 }
 
 }  // namespace

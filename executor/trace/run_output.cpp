@@ -5,10 +5,20 @@
 #include <stdexcept>
 
 namespace bayplan::exec {
+namespace {
 
-Status RunOutput::prepare(const std::string& directory) {
-  if (directory.empty()) return {};
-  namespace fs = std::filesystem;
+namespace fs = std::filesystem;
+
+/// Whether a file can be made beside `path`, where a partial file will be written.
+std::error_code try_to_write(const fs::path& path) {
+  const fs::path probe = path.string() + ".part";
+  if (!std::ofstream(probe)) return std::make_error_code(std::errc::permission_denied);
+  std::error_code ignored;
+  fs::remove(probe, ignored);
+  return {};
+}
+
+Status prepare_directory(const std::string& directory) {
   std::error_code error;
   const bool exists = fs::exists(directory, error);
   if (!error && exists && !fs::is_directory(directory, error)) {
@@ -20,12 +30,7 @@ Status RunOutput::prepare(const std::string& directory) {
                  "give a new directory with --out, or empty this one"};
   }
   if (!error && !exists) fs::create_directories(directory, error);
-  if (!error) {
-    const std::string probe = (fs::path(directory) / "metrics.jsonl").string();
-    if (!std::ofstream(probe)) error = std::make_error_code(std::errc::permission_denied);
-    std::error_code ignored;
-    fs::remove(probe, ignored);  // a run that fails to start leaves the directory usable
-  }
+  if (!error) error = try_to_write(fs::path(directory) / "metrics.jsonl");
   if (error) {
     return Error{"output-not-writable", "cannot write to output directory: " + error.message(),
                  directory, "give a directory that you may write to with --out"};
@@ -33,9 +38,20 @@ Status RunOutput::prepare(const std::string& directory) {
   return {};
 }
 
+}  // namespace
+
+Status RunOutput::prepare(const std::string& directory, const std::string& dump_file) {
+  if (!dump_file.empty() && try_to_write(dump_file)) {
+    return Error{"output-not-writable", "cannot write the state dump", dump_file,
+                 "give a file in an existing folder that you may write to with --dump-state"};
+  }
+  if (directory.empty()) return {};
+  return prepare_directory(directory);
+}
+
 RunOutput::RunOutput(const std::string& directory) : directory_(directory) {
   if (directory_.empty()) return;
-  const std::string path = (std::filesystem::path(directory_) / "metrics.jsonl").string();
+  const std::string path = (fs::path(directory_) / "metrics.jsonl").string();
   metrics_.open(path);
   if (!metrics_) throw std::runtime_error("cannot write " + path);
 }
@@ -51,9 +67,9 @@ void RunOutput::add(const StepMetrics& metrics) {
   if (!metrics_) throw std::runtime_error("cannot write metrics.jsonl in " + directory_);
 }
 
-std::string RunOutput::model_path() const {
-  if (directory_.empty()) return "";
-  return (std::filesystem::path(directory_) / "model.safetensors").string();
+std::string RunOutput::model_path(const std::string& directory) {
+  if (directory.empty()) return "";
+  return (fs::path(directory) / "model.safetensors").string();
 }
 
 }  // namespace bayplan::exec

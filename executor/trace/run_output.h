@@ -12,16 +12,17 @@ namespace bayplan::exec {
 
 class RunOutput {
  public:
-  /// Creates the directory; "" = no output. An existing one must be empty.
-  static Status prepare(const std::string& directory);
+  /// Creates the directory, which must be empty if it exists, and finds out whether it and the
+  /// state dump can be written; "" = not wanted. Leaves no file.
+  static Status prepare(const std::string& directory, const std::string& dump_file);
 
   /// Opens metrics.jsonl in a prepared directory. Throws std::runtime_error naming the file.
   explicit RunOutput(const std::string& directory);
 
   /// Appends one JSON line and flushes it.
   void add(const StepMetrics& metrics);
-  /// "" without output.
-  std::string model_path() const;
+  /// Of the weights at the end; "" without output.
+  static std::string model_path(const std::string& directory);
 
  private:
   std::string directory_;

@@ -26,7 +26,8 @@ enum class OperatorKind : std::uint8_t {
   kSwiglu,       // [b,s,2f] (gate first) -> [b,s,f]: silu(gate) * up
   kResidualAdd,  // skip, branch -> skip + branch
   kDropout,      // Philox mask, regenerated in backward
-  kLmHeadLoss,   // x [b,s,h], labels [b,s] -> loss [1] (sum); weight [V,h]; statistics logits, lse
+  kLmHeadLoss,   // x [b,s,h], labels [b,s] -> loss [1] (sum); weight [V,h]; statistics logits
+                 // [b,s,V up to a multiple of 16], which forward turns into their gradient, lse
 };
 constexpr int kOperatorKindCount = 11;
 

@@ -78,7 +78,7 @@ def what_is_not_modelled_is_refused():
                    ("--precision", "fp16"), ("--precision", "fp8:tensorwise"), ("--grad-dtype", "bf16"),
                    ("--attention", "unfused"), ("--schedule", "zb-h1"), ("--schedule", "table.csv"),
                    ("--grad-reduce", "micro-batch"), ("--task", "lora:8"), ("--runtime", "megatron-lm"),
-                   ("--lr-schedule", "cosine"), ("--zero-group", "4"), ("--sequence-parallel", "yes"),
+                   ("--lr-schedule", "cosine"), ("--zero-group", "4"), ("--sequence-parallel",),
                    ("--bucket", "25MB"), ("--overlap", "all"), ("--loss-scale", "1024")]:
         for command in (["fit", "gpt2", "8xh200"], ["run", TINY, "localhost:1", "--synthetic"]):
             error = error_of(*command, *option)

@@ -7,6 +7,7 @@
 
 #include "planner/formats/quantity.h"
 #include "planner/program/lower.h"
+#include "simulator/report/summary.h"
 #include "tools/bayplan/progress_bar.h"
 #include "tools/bayplan/report.h"
 #include "tools/bayplan/score.h"
@@ -109,7 +110,8 @@ std::string answer_text(const Answer& answer, const Subject& subject) {
                      short_bytes(worst.capacity < worst.device ? worst.device - worst.capacity
                                                                : worst.capacity - worst.device),
                      worst.capacity < worst.device ? "short" : "free");
-  return out + "\n" + memory_table(answer.needs) + "\n" + step_table(answer.simulation);
+  return out + "\n" + memory_table(answer.needs) + "\n" +
+         sim::summary_text(answer.program, answer.simulation);
 }
 
 Outcome outcome_of(const Error& error) {

@@ -23,7 +23,8 @@ struct Fix {
 
 /// Single changes first tried alone: opening each given decision of the layout, all of them, a
 /// narrower precision, a shorter sequence, more devices. Only those that fit are listed, the
-/// cheapest kind of change and then the fastest first; when none fits, those that need less memory than the answer.
+/// cheapest kind of change and then the fastest first; when none fits, those that need less memory
+/// than the answer.
 Result<std::vector<Fix>> find_fixes(const Request& request, const Answer& answer);
 
 }  // namespace bayplan::cli

@@ -168,8 +168,9 @@ void declare_job_options(CLI::App& app, GivenOptions& given) {
           name, [&given, name] { given.text[name] = "given"; },
           fmt::format("Refused (default: off); not modelled yet: {}", row.what));
     } else {
-      declare_text(app, given, row.name, row.value,
-                   fmt::format("Only {0} (default: {0}); not modelled yet: {1}", row.value, row.what));
+      declare_text(
+          app, given, row.name, row.value,
+          fmt::format("Only {0} (default: {0}); not modelled yet: {1}", row.value, row.what));
     }
     app.get_option(row.name)->group("One value so far");
   }
@@ -209,10 +210,12 @@ Status check_restricted(const GivenOptions& given) {
   for (const RestrictedRow& row : kRestrictedRows) {
     const auto text = given.get(row.name);
     if (!text || *text == row.value) continue;
+    const bool flag = *row.value == '\0';
     return Error{
         "unsupported",
         fmt::format("'{}': {} is neither modelled nor executed yet", text->substr(0, 60), row.what),
-        row.name, fmt::format("leave it out, or write {} {}", row.name, row.value)};
+        row.name,
+        flag ? "leave it out" : fmt::format("leave it out, or write {} {}", row.name, row.value)};
   }
   return {};
 }

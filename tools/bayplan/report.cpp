@@ -174,27 +174,6 @@ std::string memory_table(const std::vector<RankMemoryNeed>& needs) {
   return out;
 }
 
-std::string step_table(const sim::SimulationResult& r) {
-  std::string out = fmt::format("step {} [{} .. {}], {} tokens/s", short_duration(r.step_time.mid),
-                                short_duration(r.step_time.low), short_duration(r.step_time.high),
-                                short_count(r.tokens_per_second));
-  if (r.mfu > 0.0) out += fmt::format(", MFU {:.1f} %", 100.0 * r.mfu);
-  out += fmt::format(" ({})\n", provenance_name(r.provenance));
-  const std::pair<const char*, Seconds> parts[] = {
-      {"compute", r.breakdown.compute},
-      {"exposed communication", r.breakdown.exposed_communication},
-      {"bubble", r.breakdown.bubble},
-      {"optimizer", r.breakdown.optimizer},
-      {"offload", r.breakdown.offload},
-      {"launch", r.breakdown.launch}};
-  for (const auto& [name, time] : parts) {
-    if (time.value <= 0.0) continue;
-    out += fmt::format("  {:<22} {:>10}  {:>5.1f} %\n", name, short_duration(time),
-                       100.0 * time.value / std::max(r.step_time.mid.value, 1e-30));
-  }
-  return out;
-}
-
 std::string notes_text(const Subject& subject) {
   std::string out;
   for (const std::string& warning : subject.warnings) out += fmt::format("warning: {}\n", warning);

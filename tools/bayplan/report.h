@@ -30,7 +30,6 @@ std::string fingerprint_text(std::uint64_t fingerprint);
 std::string layout_text(const Plan& plan);
 /// Peak per rank class, with its largest terms.
 std::string memory_table(const std::vector<RankMemoryNeed>& needs);
-std::string step_table(const sim::SimulationResult& result);
 /// Warnings and assumptions, one a line; "" when there are none.
 std::string notes_text(const Subject& subject);
 

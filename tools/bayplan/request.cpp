@@ -9,6 +9,7 @@
 #include "models/clusters.h"
 #include "models/registry.h"
 #include "planner/formats/cluster_settings.h"
+#include "planner/partition/graph_view.h"
 #include "planner/program/lower.h"
 #include "tools/bayplan/calibration_option.h"
 
@@ -249,6 +250,7 @@ Result<LoadedPlan> load_plan(const std::string& path, const std::string& cluster
   }
   BAYPLAN_RETURN_IF_ERROR(describe_rates(given, subject));
   subject.graph = build_model(subject.model.architecture, loaded.plan.job.dropout > 0.0);
+  BAYPLAN_RETURN_IF_ERROR(check_stage_boundaries(subject.graph, loaded.plan.stages));
   auto program = lower(loaded.plan, subject.graph, subject.cluster);
   if (!program) {
     Error error = program.error();

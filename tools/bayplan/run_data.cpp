@@ -16,7 +16,7 @@ constexpr std::uint64_t kHeldOutSeed = 0x9e3779b97f4a7c15u;
 
 void declare_data_options(CLI::App& app, GivenOptions& given) {
   declare_text(app, given, "--data", "FILE",
-               "Text, read as bytes, or a .bin file of 16- or 32-bit tokens");
+               "Text, read as bytes, or a .bin file of 16- or 32-bit tokens (default: none)");
   declare_text(app, given, "--held-out", "FRACTION",
                "Share of the samples, at the end, that is not trained on (default: 0; 0.1 with "
                "--eval-samples)");

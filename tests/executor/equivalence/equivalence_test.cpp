@@ -42,7 +42,7 @@ TEST_P(PipelineEquivalence, EqualsOneProcessBitwise) {
 }
 INSTANTIATE_TEST_SUITE_P(Precisions, PipelineEquivalence,
                          ::testing::Values(DType::kFp32, DType::kBf16),
-                         [](const auto& info) { return std::string(dtype_name(info.param)); });
+                         [](const auto& param) { return std::string(dtype_name(param.param)); });
 
 TEST(ZeroEquivalence, ZeroOneEqualsZeroBitwise) {
   for (const DType compute : {DType::kFp32, DType::kBf16}) {
@@ -121,7 +121,7 @@ TEST(MeasuredMemory, EqualsThePredictionOnEveryRankAndTier) {
           EXPECT_EQ(m.measured_bytes, m.predicted_bytes)
               << "rank " << m.rank << " " << tier_name(m.tier);
           EXPECT_LE(m.workspace_used_bytes, m.workspace_declared_bytes);
-          if (m.tier == Tier::kDevice) EXPECT_GT(m.measured_bytes, 0);
+          EXPECT_GT(m.measured_bytes, 0);
         }
       }
     }

@@ -6,7 +6,10 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <thread>
 
+#include "executor/comm/local.h"
+#include "executor/comm/recording.h"
 #include "executor/data/data_source.h"
 #include "executor/device_null.h"
 #include "executor/run.h"
@@ -178,6 +181,16 @@ TEST(RunLocal, RefusesAnOutputDirectoryInUse) {
   std::filesystem::remove_all(directory);
 }
 
+TEST(RunLocal, RefusesADumpThatCannotBeWrittenBeforeItTrains) {
+  const Program program = lower_tiny({});
+  const auto data = synthetic_data(0, 4, 13);
+  const auto result = run_local(program, null_devices(), *data, nullptr,
+                                {.dump_state = "/nonexistent/state.safetensors"});
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(result.error().code, "output-not-writable");
+  EXPECT_EQ(result.error().where, "/nonexistent/state.safetensors");
+}
+
 TEST(RunLocal, RefusesOptionsThatDoNotMatchTheProgram) {
   const Program program = lower_tiny({.micro_batches = 2});
   const auto data = synthetic_data(0, 4, 13);
@@ -185,6 +198,62 @@ TEST(RunLocal, RefusesOptionsThatDoNotMatchTheProgram) {
   EXPECT_EQ(run_local(program, null_devices(), *data, data.get(), {.eval_samples = 3}).error().code,
             "bad-option");
   EXPECT_EQ(run_local(program, null_devices(), *other, nullptr, {}).error().code, "bad-data");
+}
+
+TEST(RunRank, EqualsRunLocal) {
+  // run_rank() over the same communicators: reports travel as messages instead of in memory.
+  const Program program = lower_tiny({.pp = 2, .dp = 2, .micro_batches = 2, .zero = 1});
+  const RunOptions options{.steps = 3, .deadline_seconds = 20, .timeline_steps = 2};
+  const RunResult local = run(program, testing::hash_devices(), options);
+  const auto data = synthetic_data(3, program.job.seq, 13);
+  const auto communicators = make_local_communicators(4, {.deadline_seconds = 20});
+  std::vector<RunResult> results(4);
+  std::vector<std::thread> threads;
+  for (std::size_t r = 0; r < 4; ++r) {
+    threads.emplace_back([&, r] {
+      const auto result =
+          run_rank(program, testing::hash_devices(), *communicators[r], *data, nullptr, options);
+      ASSERT_TRUE(result.ok()) << result.error().message;
+      results[r] = *result;
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(results[0].state_hash, local.state_hash);
+  EXPECT_EQ(results[0].losses, local.losses);
+  EXPECT_EQ(results[0].memory.size(), local.memory.size());
+  EXPECT_EQ(results[0].timeline.events.size(), local.timeline.events.size());
+  ASSERT_EQ(results[0].wire.size(), local.wire.size());
+  for (std::size_t i = 0; i < local.wire.size(); ++i) {
+    EXPECT_EQ(results[0].wire[i].rank, local.wire[i].rank);
+    EXPECT_EQ(results[0].wire[i].sent_bytes, local.wire[i].sent_bytes);
+  }
+  EXPECT_TRUE(results[3].losses.empty());  // whole on rank 0 only
+}
+
+TEST(RunRank, OneRecordedRankNeedsNoOthers) {
+  const Program program = lower_tiny({.pp = 2, .dp = 2, .micro_batches = 2, .zero = 1});
+  const auto data = synthetic_data(3, program.job.seq, 13);
+  RecordingCommunicator communicator(0, 4);
+  const auto result = run_rank(program, null_devices(), communicator, *data, nullptr, {.steps = 2});
+  ASSERT_TRUE(result.ok()) << result.error().message;
+  ASSERT_FALSE(result->wire.empty());
+  for (const WireReport& w : result->wire) EXPECT_EQ(w.sent_bytes, w.predicted_bytes);
+}
+
+TEST(RunRank, AnotherPlanOnAnotherRankIsRefused) {
+  Program program = lower_tiny({.dp = 2});
+  Program other = program;
+  other.fingerprint += 1;
+  const auto data = synthetic_data(3, program.job.seq, 13);
+  const auto communicators = make_local_communicators(2, {.deadline_seconds = 20});
+  std::vector<std::string> codes(2);
+  std::thread thread([&] {
+    codes[1] = run_rank(other, null_devices(), *communicators[1], *data, nullptr, {}).error().code;
+  });
+  codes[0] = run_rank(program, null_devices(), *communicators[0], *data, nullptr, {}).error().code;
+  thread.join();
+  EXPECT_EQ(codes[0], "run-aborted");
+  EXPECT_EQ(codes[1], "message-mismatch");
 }
 
 }  // namespace

@@ -150,8 +150,12 @@ TEST(Compare, FindsTheKindThatWasMispredicted) {
       compare_timelines(timeline_labels(program, ProgramKind::kTrainStep), predicted.timeline, measured.timeline);
   ASSERT_TRUE(comparison.ok());
   for (const ComparisonRow& row : comparison->kinds) {
-    if (row.name == instruction_name(InstructionKind::kForward)) EXPECT_DOUBLE_EQ(row.ratio(), 1.0);
-    if (row.name == instruction_name(InstructionKind::kBackward)) EXPECT_DOUBLE_EQ(row.ratio(), 0.5);
+    if (row.name == instruction_name(InstructionKind::kForward)) {
+      EXPECT_DOUBLE_EQ(row.ratio(), 1.0);
+    }
+    if (row.name == instruction_name(InstructionKind::kBackward)) {
+      EXPECT_DOUBLE_EQ(row.ratio(), 0.5);
+    }
   }
 }
 

@@ -28,6 +28,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr const char* kPingVariable = "BAYPLAN_MPI_PING";
+constexpr const char* kPingAssignment = "BAYPLAN_MPI_PING=1";
 constexpr std::int64_t kSmall = 8;
 constexpr std::int64_t kLarge = std::int64_t{4} << 20;
 constexpr int kSmallRounds = 200;
@@ -85,10 +86,7 @@ bool part_of_mpi_job() {
 std::vector<std::string> child_environment() {
   std::vector<std::string> variables;
   for (char** e = environ; *e != nullptr; ++e) variables.emplace_back(*e);
-  std::string asked = kPingVariable;
-  asked.append("=1");
-  variables.push_back(std::move(asked));
-  for (const char* v : {"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+  for (const char* v : {kPingAssignment, "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
                         "OMPI_MCA_rmaps_base_oversubscribe=1", "PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe"}) {
     variables.emplace_back(v);
   }

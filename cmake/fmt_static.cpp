@@ -15,8 +15,8 @@ template auto thousands_sep_impl(locale_ref) -> thousands_sep_result<char>;
 template auto decimal_point_impl(locale_ref) -> char;
 template void buffer<char>::append(const char*, const char*);
 #if FMT_VERSION < 110000
-template void vformat_to(buffer<char>&, string_view,
-                         basic_format_args<FMT_BUFFER_CONTEXT(char)>, locale_ref);
+template void vformat_to(buffer<char>&, string_view, basic_format_args<FMT_BUFFER_CONTEXT(char)>,
+                         locale_ref);
 #endif
 
 template auto thousands_sep_impl(locale_ref) -> thousands_sep_result<wchar_t>;

@@ -65,10 +65,14 @@ std::int64_t point_count(const Axis3& axes) {
 
 class Calibrator {
  public:
-  Calibrator(const CalibrateOptions& options, const std::function<void(double, const std::string&)>& progress)
-      : options_(options), progress_(progress), cores_(options.cores > 0 ? options.cores : usable_cores()) {
+  Calibrator(const CalibrateOptions& options,
+             const std::function<void(double, const std::string&)>& progress)
+      : options_(options),
+        progress_(progress),
+        cores_(options.cores > 0 ? options.cores : usable_cores()) {
     std::int64_t phases = 0;
-    for (int k = 0; k < kOperatorKindCount; ++k) phases += 3 * point_count(axes_of(static_cast<OperatorKind>(k)));
+    for (int k = 0; k < kOperatorKindCount; ++k)
+      phases += 3 * point_count(axes_of(static_cast<OperatorKind>(k)));
     // The rest is for calls longer than their share, filling tensors, warming up and threads.
     const double points = static_cast<double>(phases) * kDTypes.size() * kPasses;
     point_seconds_ = std::max(kLeastPointSeconds, 0.25 * options.budget_seconds / points);
@@ -86,7 +90,8 @@ class Calibrator {
     measure_threads(c);
     std::vector<KindGrids> all;
     for (const DType dtype : kDTypes) {
-      for (int k = 0; k < kOperatorKindCount; ++k) all.push_back(empty_grids(static_cast<OperatorKind>(k), dtype));
+      for (int k = 0; k < kOperatorKindCount; ++k)
+        all.push_back(empty_grids(static_cast<OperatorKind>(k), dtype));
     }
     for (int pass = 0; pass < kPasses; ++pass) {
       for (KindGrids& grids : all) measure_kind(grids);
@@ -130,7 +135,8 @@ class Calibrator {
   GangTime product_time(Phase phase, int workers) {
     const OperatorPoint product = point_of(OperatorKind::kLinear, {512, 512, 512});
     const BenchOptions options{workers, 1, stream_seconds_, 1.0};
-    return *bench_.time(product, precision_of(DType::kFp32), options)[static_cast<std::size_t>(phase)];
+    return *bench_.time(product, precision_of(DType::kFp32),
+                        options)[static_cast<std::size_t>(phase)];
   }
 
   /// How the slowdown grows with the number of busy cores; linear between the counts measured.
@@ -146,16 +152,19 @@ class Calibrator {
     const bool shared = slowdowns.back() > 0.05;
     c.crowding.assign(static_cast<std::size_t>(cores_), 0.0);
     for (int k = 2; k <= cores_; ++k) {
-      const auto upper = static_cast<std::size_t>(std::lower_bound(counts.begin(), counts.end(), k) - counts.begin());
+      const auto upper = static_cast<std::size_t>(
+          std::lower_bound(counts.begin(), counts.end(), k) - counts.begin());
       const double from = counts[upper - 1];
       const double share = (k - from) / (counts[upper] - from);
-      const double slowdown = slowdowns[upper - 1] + share * (slowdowns[upper] - slowdowns[upper - 1]);
+      const double slowdown =
+          slowdowns[upper - 1] + share * (slowdowns[upper] - slowdowns[upper - 1]);
       const double crowding = shared ? slowdown / slowdowns.back() : double(k - 1) / (cores_ - 1);
       c.crowding[static_cast<std::size_t>(k - 1)] = std::clamp(crowding, 0.0, 1.0);
     }
     const OperatorPoint product = point_of(OperatorKind::kLinear, {512, 512, 512});
     const auto calls = [&](int workers) {
-      return bench_.calls_per_second(product, precision_of(DType::kFp32), {workers, 1, stream_seconds_ * 4, 0.0});
+      return bench_.calls_per_second(product, precision_of(DType::kFp32),
+                                     {workers, 1, stream_seconds_ * 4, 0.0});
     };
     c.oversubscription = std::max(1.0, calls(cores_) / calls(2 * cores_));
     done_ = 0.15;
@@ -166,7 +175,8 @@ class Calibrator {
     const OperatorPoint short_call = point_of(OperatorKind::kLinear, {256, 128, 128});
     const OperatorPoint long_call = point_of(OperatorKind::kLinear, {1024, 512, 1024});
     const auto time = [&](const OperatorPoint& point, int threads) {
-      return bench_.time(point, precision_of(DType::kFp32), {1, threads, stream_seconds_, 0.0})[0]->alone;
+      return bench_.time(point, precision_of(DType::kFp32), {1, threads, stream_seconds_, 0.0})[0]
+          ->alone;
     };
     const double short_time = time(short_call, 1);
     const double long_time = time(long_call, 1);
@@ -198,7 +208,8 @@ class Calibrator {
   }
 
   void measure_kind(KindGrids& grids) {
-    report(std::string(operator_spec(grids[0].kind).name) + " " + std::string(dtype_name(grids[0].dtype)));
+    report(std::string(operator_spec(grids[0].kind).name) + " " +
+           std::string(dtype_name(grids[0].dtype)));
     const auto& axes = grids[0].axes;
     for (std::size_t i = 0; i < axes[0].size(); ++i) {
       for (std::size_t j = 0; j < axes[1].size(); ++j) {
@@ -209,7 +220,8 @@ class Calibrator {
   }
 
   static void keep(Calibration& c, RateGrid grid) {
-    const bool measured = std::any_of(grid.busy.begin(), grid.busy.end(), [](double r) { return r > 0.0; });
+    const bool measured =
+        std::any_of(grid.busy.begin(), grid.busy.end(), [](double r) { return r > 0.0; });
     if (!measured) return;
     fill_gaps(grid);
     c.operators.push_back(std::move(grid));
@@ -224,12 +236,15 @@ class Calibrator {
     const OperatorSize size{any.axes[0][at[0]], any.axes[1][at[1]], any.axes[2][at[2]]};
     const OperatorPoint point = point_of(any.kind, size);
     const Precision precision = precision_of(any.dtype);
-    if (!bench_.fits(point, precision) || expected_call(grids, at, point, precision) > kLongestCall) return;
-    const PhaseTimes times = bench_.time(point, precision, {cores_, 1, point_seconds_, kLongestCall});
+    if (!bench_.fits(point, precision) || expected_call(grids, at, point, precision) > kLongestCall)
+      return;
+    const PhaseTimes times =
+        bench_.time(point, precision, {cores_, 1, point_seconds_, kLongestCall});
     for (std::size_t p = 0; p < grids.size(); ++p) {
       const double work = work_of(point, precision, static_cast<Phase>(p));
       if (!times[p] || work <= 0.0) continue;
-      // The best pass counts, and noise must not make a crowded machine look faster than an idle one.
+      // The best pass counts, and noise must not make a crowded machine look faster than an idle
+      // one.
       double& busy = grids[p].busy[index_of(grids[p], at)];
       double& alone = grids[p].alone[index_of(grids[p], at)];
       busy = std::max(busy, work / times[p]->busy);
@@ -260,8 +275,10 @@ class Calibrator {
     const OperatorSpec& spec = operator_spec(point.op.kind);
     std::vector<TensorShape> outputs, statistics;
     spec.infer(point.op, point.inputs, point.batch, outputs, statistics);
-    const OperatorWork work = spec.work(point.op, {point.inputs, outputs, statistics}, phase, precision);
-    const bool flops = point.op.kind == OperatorKind::kLinear || point.op.kind == OperatorKind::kLmHeadLoss ||
+    const OperatorWork work =
+        spec.work(point.op, {point.inputs, outputs, statistics}, phase, precision);
+    const bool flops = point.op.kind == OperatorKind::kLinear ||
+                       point.op.kind == OperatorKind::kLmHeadLoss ||
                        point.op.kind == OperatorKind::kAttention;
     return flops ? work.flops.value : static_cast<double>(work.bytes.value);
   }
@@ -297,10 +314,12 @@ class Calibrator {
 
 }  // namespace
 
-Result<Calibration> calibrate_machine(const CalibrateOptions& options,
-                                      const std::function<void(double, const std::string&)>& progress) {
+Result<Calibration> calibrate_machine(
+    const CalibrateOptions& options,
+    const std::function<void(double, const std::string&)>& progress) {
   if (!(options.budget_seconds > 0.0 && options.budget_seconds < 86400.0)) {
-    return Error{"bad-budget", "the time budget must be positive and below a day", "--budget", "try 40s"};
+    return Error{"bad-budget", "the time budget must be positive and below a day", "--budget",
+                 "try 40s"};
   }
   return Calibrator(options, progress).run();
 }

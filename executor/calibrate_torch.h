@@ -18,7 +18,8 @@ struct CalibrateOptions {
 
 /// Needs the machine to itself. progress(fraction done, what is measured) may be empty. Error:
 /// "bad-budget".
-Result<Calibration> calibrate_machine(const CalibrateOptions& options,
-                                      const std::function<void(double, const std::string&)>& progress = {});
+Result<Calibration> calibrate_machine(
+    const CalibrateOptions& options,
+    const std::function<void(double, const std::string&)>& progress = {});
 
 }  // namespace bayplan::exec

@@ -20,8 +20,8 @@ struct ComputeCall {
   const Instruction* instruction = nullptr;
   ProgramKind kind = ProgramKind::kTrainStep;
   int rank = 0;
-  std::int64_t step = 0;            // optimizer step, from 0; keys the dropout masks
-  double learning_rate = 0.0;       // of this step
+  std::int64_t step = 0;       // optimizer step, from 0; keys the dropout masks
+  double learning_rate = 0.0;  // of this step
   std::array<std::byte*, kTierCount> arenas{};
 };
 

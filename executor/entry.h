@@ -23,11 +23,12 @@ struct ExecutorEntry {
   static constexpr int kAbi = 1;
   int abi = kAbi;
   /// Runs on torch CPU devices. Under kMpi the process must be one rank of an MPI job.
-  Result<LaunchedRun> (*run)(const Program&, Launch, const DataSource& train, const DataSource* eval,
-                             const RunOptions&) = nullptr;
+  Result<LaunchedRun> (*run)(const Program&, Launch, const DataSource& train,
+                             const DataSource* eval, const RunOptions&) = nullptr;
   /// Measures this machine; returns the calibration as JSON text. progress(fraction, what).
-  Result<std::string> (*calibrate)(double budget_seconds,
-                                   const std::function<void(double, const std::string&)>& progress) = nullptr;
+  Result<std::string> (*calibrate)(
+      double budget_seconds,
+      const std::function<void(double, const std::string&)>& progress) = nullptr;
   std::string (*description)() = nullptr;  // torch version, MPI library
 };
 

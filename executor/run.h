@@ -38,16 +38,17 @@ struct StepMetrics {
 
 struct RunOptions {
   std::int64_t steps = 1;
-  std::int64_t eval_every = 0;    // steps between evaluations; 0 = only at the end, if eval_samples
-  std::int64_t eval_samples = 0;  // held-out samples per evaluation, multiple of the global batch; 0 = none
-  std::int64_t first_sample = 0;  // data cursor
-  double deadline_seconds = 60.0; // for one communication call
+  std::int64_t eval_every = 0;  // steps between evaluations; 0 = only at the end, if eval_samples
+  std::int64_t eval_samples =
+      0;  // held-out samples per evaluation, multiple of the global batch; 0 = none
+  std::int64_t first_sample = 0;   // data cursor
+  double deadline_seconds = 60.0;  // for one communication call
   FaultInjection fault{};
-  std::string output_directory{};   // "" = write nothing
-  std::string dump_state{};         // "" = none; safetensors file
+  std::string output_directory{};  // "" = write nothing
+  std::string dump_state{};        // "" = none; safetensors file
   bool hash_state = true;
   bool record_timeline = true;
-  std::int64_t timeline_steps = 3;  // the last N steps are kept
+  std::int64_t timeline_steps = 3;                    // the last N steps are kept
   std::function<void(const StepMetrics&)> on_step{};  // rank 0's thread
 };
 
@@ -55,7 +56,7 @@ struct MemoryReport {
   int rank = 0;
   Tier tier = Tier::kDevice;
   std::int64_t predicted_bytes = 0;
-  std::int64_t measured_bytes = 0;         // high water of marks
+  std::int64_t measured_bytes = 0;  // high water of marks
   std::int64_t workspace_declared_bytes = 0;
   std::int64_t workspace_used_bytes = 0;
 };
@@ -86,11 +87,13 @@ struct RunResult {
 using DeviceFactory = std::function<std::unique_ptr<Device>(int rank)>;
 
 /// All ranks as threads of this process.
-Result<RunResult> run_local(const Program& program, const DeviceFactory& devices, const DataSource& train,
-                            const DataSource* eval, const RunOptions& options);
+Result<RunResult> run_local(const Program& program, const DeviceFactory& devices,
+                            const DataSource& train, const DataSource* eval,
+                            const RunOptions& options);
 
 /// This process is one rank of `communicator`; the result is whole on rank 0 only.
-Result<RunResult> run_rank(const Program& program, const DeviceFactory& devices, Communicator& communicator,
-                           const DataSource& train, const DataSource* eval, const RunOptions& options);
+Result<RunResult> run_rank(const Program& program, const DeviceFactory& devices,
+                           Communicator& communicator, const DataSource& train,
+                           const DataSource* eval, const RunOptions& options);
 
 }  // namespace bayplan::exec

@@ -39,17 +39,20 @@ TimedCall update_call() {
   const auto master = filled<S>(kStateElements, S(0.5));
   const auto m = filled<S>(kStateElements, S(0));
   const auto v = filled<S>(kStateElements, S(0));
-  const auto weight = filled<kernels::bf16>(std::is_same_v<W, kernels::bf16> ? kStateElements : 1, {});
+  const auto weight =
+      filled<kernels::bf16>(std::is_same_v<W, kernels::bf16> ? kStateElements : 1, {});
   kernels::AdamWOptions options;
   options.weight_decay = 0.1;
   return [=](std::int64_t) {
     const S scale = S(1);
     const kernels::Range all{0, kStateElements};
     if constexpr (std::is_same_v<S, double>) {
-      kernels::adamw_step(options, &scale, gradient->data(), master->data(), m->data(), v->data(), all);
+      kernels::adamw_step(options, &scale, gradient->data(), master->data(), m->data(), v->data(),
+                          all);
     } else {
       kernels::bf16* out = std::is_same_v<W, kernels::bf16> ? weight->data() : nullptr;
-      kernels::adamw_step(options, &scale, gradient->data(), master->data(), m->data(), v->data(), out, all);
+      kernels::adamw_step(options, &scale, gradient->data(), master->data(), m->data(), v->data(),
+                          out, all);
     }
   };
 }
@@ -58,7 +61,9 @@ template <class S>
 TimedCall norm_call() {
   const auto gradient = filled<S>(kStateElements, S(1e-3));
   const auto sink = filled<double>(1, 0.0);
-  return [=](std::int64_t) { sink->front() += kernels::sum_of_squares(gradient->data(), kStateElements); };
+  return [=](std::int64_t) {
+    sink->front() += kernels::sum_of_squares(gradient->data(), kStateElements);
+  };
 }
 
 template <class S>
@@ -79,7 +84,8 @@ StreamRates stream_rates_of(DType compute, const GangOptions& gang) {
   const double n = static_cast<double>(kStateElements);
   rates.update_elements = per_second(n, time_gang(gang, [](int) { return update_call<S, W>(); }));
   rates.norm_elements = per_second(n, time_gang(gang, [](int) { return norm_call<S>(); }));
-  rates.sum_bytes = per_second(3.0 * n * sizeof(S), time_gang(gang, [](int) { return sum_call<S>(); }));
+  rates.sum_bytes =
+      per_second(3.0 * n * sizeof(S), time_gang(gang, [](int) { return sum_call<S>(); }));
   return rates;
 }
 
@@ -151,21 +157,25 @@ StreamTime measure_copy(int workers, double seconds) {
     return [pool](std::int64_t call) {
       // From one half of the pool to the other, so that source and target are both cold.
       const std::int64_t block = call % (kBlocks / 2);
-      std::memcpy(pool->data() + block * kBlockBytes, pool->data() + (block + kBlocks / 2) * kBlockBytes,
+      std::memcpy(pool->data() + block * kBlockBytes,
+                  pool->data() + (block + kBlocks / 2) * kBlockBytes,
                   static_cast<std::size_t>(kBlockBytes));
     };
   });
-  return {static_cast<double>(kBlockBytes) / time.busy, static_cast<double>(kBlockBytes) / time.alone};
+  return {static_cast<double>(kBlockBytes) / time.busy,
+          static_cast<double>(kBlockBytes) / time.alone};
 }
 
 StreamTime measure_fill(int workers, double seconds) {
   const GangTime time = time_gang({workers, seconds, 8, kBlocks}, [](int) -> TimedCall {
     const auto pool = filled<char>(kPoolBytes, 1);
     return [pool](std::int64_t call) {
-      std::memset(pool->data() + call % kBlocks * kBlockBytes, 0, static_cast<std::size_t>(kBlockBytes));
+      std::memset(pool->data() + call % kBlocks * kBlockBytes, 0,
+                  static_cast<std::size_t>(kBlockBytes));
     };
   });
-  return {static_cast<double>(kBlockBytes) / time.busy, static_cast<double>(kBlockBytes) / time.alone};
+  return {static_cast<double>(kBlockBytes) / time.busy,
+          static_cast<double>(kBlockBytes) / time.alone};
 }
 
 StreamRates measure_streams(DType compute, int workers, double seconds) {

@@ -14,7 +14,7 @@ std::string processor_name();
 
 /// Bytes per second of one worker that copies (or clears) buffers that no cache holds.
 struct StreamTime {
-  double busy = 0.0;   // while all workers do
+  double busy = 0.0;  // while all workers do
   double alone = 0.0;
 };
 StreamTime measure_copy(int workers, double seconds);

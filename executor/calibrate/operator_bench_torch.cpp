@@ -70,7 +70,8 @@ class Pool {
   std::byte* take(std::int64_t bytes) {
     std::byte* at = memory_ == nullptr ? nullptr : memory_ + used_;
     used_ += round_up(std::max<std::int64_t>(bytes, 1), kTensorAlignment);
-    BAYPLAN_CHECK(memory_ == nullptr || used_ <= kWorkerBytes, "an operator larger than a worker's memory");
+    BAYPLAN_CHECK(memory_ == nullptr || used_ <= kWorkerBytes,
+                  "an operator larger than a worker's memory");
     return at;
   }
   std::int64_t used() const { return used_; }
@@ -83,7 +84,10 @@ class Pool {
 class CallBuilder {
  public:
   CallBuilder(const OperatorPoint& point, const Precision& precision, int threads)
-      : point_(point), spec_(operator_spec(point.op.kind)), precision_(precision), threads_(threads) {
+      : point_(point),
+        spec_(operator_spec(point.op.kind)),
+        precision_(precision),
+        threads_(threads) {
     spec_.infer(point.op, point.inputs, point.batch, outputs_, statistics_);
   }
 
@@ -102,7 +106,8 @@ class CallBuilder {
     for (std::size_t i = 0; i < point_.inputs.size(); ++i) {
       OpInputGradient slot;
       if ((spec_.differentiable_inputs >> i & 1u) != 0) {
-        slot.action = spec_.gradient_is_identity ? GradientSlot::Action::kCopyAdd : GradientSlot::Action::kWrite;
+        slot.action = spec_.gradient_is_identity ? GradientSlot::Action::kCopyAdd
+                                                 : GradientSlot::Action::kWrite;
         slot.target = tensor(point_.inputs[i], false);
         // Norms add the gradient of the branch around them, which is how they are used.
         if (spec_.adds_residual_gradient) {
@@ -124,7 +129,8 @@ class CallBuilder {
     std::int64_t bytes = 0;
     const OperatorShapes shapes{point_.inputs, outputs_, statistics_};
     for (const Phase phase : {Phase::kForward, Phase::kBackwardInput, Phase::kBackwardWeight}) {
-      bytes = std::max(bytes, spec_.workspace(point_.op, shapes, phase, precision_, threads_).value);
+      bytes =
+          std::max(bytes, spec_.workspace(point_.op, shapes, phase, precision_, threads_).value);
     }
     return bytes + (std::int64_t{64} << 10);
   }
@@ -177,7 +183,9 @@ Operator plain(OperatorKind kind) {
   return op;
 }
 
-TensorShape rows_of(std::int64_t rows, std::int64_t width) { return {Shape{1, rows, width}, ElementClass::kCompute}; }
+TensorShape rows_of(std::int64_t rows, std::int64_t width) {
+  return {Shape{1, rows, width}, ElementClass::kCompute};
+}
 
 }  // namespace
 
@@ -200,9 +208,11 @@ struct OperatorBench::Worker {
     region = WorkspaceRegion(pool.take(builder.workspace()), builder.workspace(), {});
     const std::int64_t room = kWorkerBytes - pool.used();
     const std::int64_t bytes = copy_bytes(point, precision, threads);
-    const std::int64_t wanted = std::clamp<std::int64_t>(ceil_div(kRotatedBytes, bytes), 1, kMostCopies);
+    const std::int64_t wanted =
+        std::clamp<std::int64_t>(ceil_div(kRotatedBytes, bytes), 1, kMostCopies);
     copies.clear();
-    for (std::int64_t c = 0; c < std::min(wanted, room / bytes); ++c) copies.push_back(builder.build(pool));
+    for (std::int64_t c = 0; c < std::min(wanted, room / bytes); ++c)
+      copies.push_back(builder.build(pool));
   }
 
   void run(KernelFunction kernel, std::int64_t call) {
@@ -215,16 +225,18 @@ OperatorBench::OperatorBench() { install_allocator_hook(); }
 OperatorBench::~OperatorBench() = default;
 
 OperatorBench::Worker& OperatorBench::worker(int index) {
-  while (workers_.size() <= static_cast<std::size_t>(index)) workers_.push_back(std::make_unique<Worker>());
+  while (workers_.size() <= static_cast<std::size_t>(index))
+    workers_.push_back(std::make_unique<Worker>());
   return *workers_[static_cast<std::size_t>(index)];
 }
 
 bool OperatorBench::fits(const OperatorPoint& point, const Precision& precision) const {
-  return copy_bytes(point, precision, 1) + CallBuilder(point, precision, 1).workspace() <= kWorkerBytes;
+  return copy_bytes(point, precision, 1) + CallBuilder(point, precision, 1).workspace() <=
+         kWorkerBytes;
 }
 
 PhaseTimes OperatorBench::time(const OperatorPoint& point, const Precision& precision,
-                                 const BenchOptions& options) {
+                               const BenchOptions& options) {
   worker(options.workers - 1);  // before threads share the list
   PhaseTimes out;
   const std::array<KernelFunction, 3> phases = phases_of(point.op.kind);
@@ -233,13 +245,16 @@ PhaseTimes OperatorBench::time(const OperatorPoint& point, const Precision& prec
     if (phase == nullptr || (operator_spec(point.op.kind).gradient_is_identity && p > 0)) continue;
     // Later phases read what the first one, forward, left in the same tensors.
     const bool first = p == 0;
-    const GangTime time = time_gang({options.workers, options.seconds, 3, 2, options.threads == 1}, [&](int index) -> TimedCall {
-      Worker& w = worker(index);
-      at::set_num_threads(1);  // per thread: what a rank's threads do
-      if (first) w.prepare(point, precision, options.threads);
-      for (std::size_t c = 0; first && c + 2 < w.copies.size(); ++c) w.run(phase, static_cast<std::int64_t>(c));
-      return [&w, phase](std::int64_t call) { w.run(phase, call); };
-    });
+    const GangTime time =
+        time_gang({options.workers, options.seconds, 3, 2, options.threads == 1},
+                  [&](int index) -> TimedCall {
+                    Worker& w = worker(index);
+                    at::set_num_threads(1);  // per thread: what a rank's threads do
+                    if (first) w.prepare(point, precision, options.threads);
+                    for (std::size_t c = 0; first && c + 2 < w.copies.size(); ++c)
+                      w.run(phase, static_cast<std::int64_t>(c));
+                    return [&w, phase](std::int64_t call) { w.run(phase, call); };
+                  });
     out[p] = time;
     if (time.busy > options.longest_call) break;
   }
@@ -296,7 +311,8 @@ OperatorPoint point_of(OperatorKind kind, const std::array<std::int64_t, 3>& siz
       a.kv_heads = 1;
       a.heads = size[1] / kRopeHeadDim - 2;
       point.batch = {std::max<std::int64_t>(1, size[0] / size[2]), std::min(size[0], size[2])};
-      point.inputs = {{Shape{point.batch.micro_batch, point.batch.seq, size[1]}, ElementClass::kCompute}};
+      point.inputs = {
+          {Shape{point.batch.micro_batch, point.batch.seq, size[1]}, ElementClass::kCompute}};
       break;
     case OperatorKind::kSwiglu:
       point.inputs = {rows_of(size[0], 2 * size[1])};

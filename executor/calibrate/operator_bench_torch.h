@@ -19,9 +19,9 @@ struct OperatorPoint {
 };
 
 struct BenchOptions {
-  int workers = 1;         // threads that do this at once
-  int threads = 1;         // threads of each call
-  double seconds = 0.01;   // per phase
+  int workers = 1;            // threads that do this at once
+  int threads = 1;            // threads of each call
+  double seconds = 0.01;      // per phase
   double longest_call = 0.1;  // leave out phases that take longer than this
 };
 
@@ -36,9 +36,11 @@ class OperatorBench {
 
   /// False when a worker's memory does not hold the operator's tensors.
   bool fits(const OperatorPoint& point, const Precision& precision) const;
-  PhaseTimes time(const OperatorPoint& point, const Precision& precision, const BenchOptions& options);
+  PhaseTimes time(const OperatorPoint& point, const Precision& precision,
+                  const BenchOptions& options);
   /// Forward calls per second of all workers together.
-  double calls_per_second(const OperatorPoint& point, const Precision& precision, const BenchOptions& options);
+  double calls_per_second(const OperatorPoint& point, const Precision& precision,
+                          const BenchOptions& options);
 
  private:
   struct Worker;

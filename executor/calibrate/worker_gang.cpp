@@ -59,7 +59,8 @@ void time_calls(const GangOptions& options, const TimedCall& call, WorkerTime& o
     const Clock::time_point now = Clock::now();
     out.calls.push_back(std::chrono::duration<double>(now - last).count());
     last = now;
-  } while (static_cast<std::int64_t>(out.calls.size()) < options.least_calls || seconds_since(start) < options.seconds);
+  } while (static_cast<std::int64_t>(out.calls.size()) < options.least_calls ||
+           seconds_since(start) < options.seconds);
   out.total = std::chrono::duration<double>(last - start).count();
 }
 

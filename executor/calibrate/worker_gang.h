@@ -12,7 +12,7 @@ using TimedCall = std::function<void(std::int64_t call)>;
 
 struct GangOptions {
   int workers = 1;
-  double seconds = 0.01;      // how long to keep calling
+  double seconds = 0.01;  // how long to keep calling
   std::int64_t least_calls = 3;
   std::int64_t warm_calls = 1;
   bool pin = true;  // one processor a worker; off when the work starts threads of its own

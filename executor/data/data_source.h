@@ -25,10 +25,12 @@ enum class Split : std::uint8_t { kAll, kTrain, kHeldOut };
 
 /// A UTF-8/ASCII text read as bytes (vocab must be >= 256), or a `.bin` file of uint16 or uint32
 /// little-endian tokens (uint32 when the vocabulary exceeds 65536).
-Result<std::unique_ptr<DataSource>> open_data(const std::string& path, std::int64_t seq, std::int64_t vocab,
-                                              Split split, double held_out_fraction);
+Result<std::unique_ptr<DataSource>> open_data(const std::string& path, std::int64_t seq,
+                                              std::int64_t vocab, Split split,
+                                              double held_out_fraction);
 
 /// Seeded tokens, independent of the layout.
-std::unique_ptr<DataSource> synthetic_data(std::uint64_t seed, std::int64_t seq, std::int64_t vocab);
+std::unique_ptr<DataSource> synthetic_data(std::uint64_t seed, std::int64_t seq,
+                                           std::int64_t vocab);
 
 }  // namespace bayplan::exec

@@ -35,7 +35,8 @@ constexpr int kSmallRounds = 200;
 constexpr int kLargeRounds = 20;
 
 /// Seconds per one-way message; both ranks call it.
-double one_way(Communicator& communicator, std::vector<std::byte>& buffer, std::int64_t bytes, int rounds) {
+double one_way(Communicator& communicator, std::vector<std::byte>& buffer, std::int64_t bytes,
+               int rounds) {
   const CallSite site{0, "ping", Purpose::kNone};
   const int peer = 1 - communicator.rank();
   const auto pass = [&](bool sends) {
@@ -66,7 +67,8 @@ void play() {
     one_way(*communicator, buffer, kLarge, 2);
     const double large = one_way(*communicator, buffer, kLarge, kLargeRounds);
     if (world->rank == 0) {
-      std::printf("ping %.9e %.9e\n", latency, static_cast<double>(kLarge) / std::max(large - latency, 1e-9));
+      std::printf("ping %.9e %.9e\n", latency,
+                  static_cast<double>(kLarge) / std::max(large - latency, 1e-9));
       std::fflush(stdout);
     }
   }
@@ -86,8 +88,9 @@ bool part_of_mpi_job() {
 std::vector<std::string> child_environment() {
   std::vector<std::string> variables;
   for (char** e = environ; *e != nullptr; ++e) variables.emplace_back(*e);
-  for (const char* v : {kPingAssignment, "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
-                        "OMPI_MCA_rmaps_base_oversubscribe=1", "PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe"}) {
+  for (const char* v : {kPingAssignment, "OMPI_ALLOW_RUN_AS_ROOT=1",
+                        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "OMPI_MCA_rmaps_base_oversubscribe=1",
+                        "PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe"}) {
     variables.emplace_back(v);
   }
   return variables;
@@ -116,8 +119,8 @@ std::string output_of(std::vector<std::string> command, double deadline_seconds)
   const std::vector<char*> arguments = pointers(command);
   const std::vector<char*> variables = pointers(environment);
   pid_t child = 0;
-  const int failed =
-      ::posix_spawnp(&child, command[0].c_str(), &actions, &attributes, arguments.data(), variables.data());
+  const int failed = ::posix_spawnp(&child, command[0].c_str(), &actions, &attributes,
+                                    arguments.data(), variables.data());
   posix_spawn_file_actions_destroy(&actions);
   posix_spawnattr_destroy(&attributes);
   ::close(pipe[1]);
@@ -125,7 +128,8 @@ std::string output_of(std::vector<std::string> command, double deadline_seconds)
   const Clock::time_point end = Clock::now() + std::chrono::duration_cast<Clock::duration>(
                                                    std::chrono::duration<double>(deadline_seconds));
   while (failed == 0) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now()).count();
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now()).count();
     pollfd ready{pipe[0], POLLIN, 0};
     if (left <= 0 || ::poll(&ready, 1, static_cast<int>(left)) <= 0) break;
     std::array<char, 512> part{};
@@ -148,11 +152,13 @@ std::optional<MpiPing> measure_mpi_ping(double deadline_seconds) {
   std::error_code failed;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", failed);
   if (failed || self.filename() != "bayplan" || part_of_mpi_job()) return std::nullopt;
-  const std::string text = output_of({"mpirun", "-np", "2", self.string(), "calibrate"}, deadline_seconds);
+  const std::string text =
+      output_of({"mpirun", "-np", "2", self.string(), "calibrate"}, deadline_seconds);
   MpiPing ping;
   const std::size_t at = text.find("ping ");
   if (at == std::string::npos) return std::nullopt;
-  if (std::sscanf(text.c_str() + at, "ping %lf %lf", &ping.latency.value, &ping.bandwidth.value) != 2) {
+  if (std::sscanf(text.c_str() + at, "ping %lf %lf", &ping.latency.value, &ping.bandwidth.value) !=
+      2) {
     return std::nullopt;
   }
   if (!(ping.latency.value > 0.0) || !(ping.bandwidth.value > 0.0)) return std::nullopt;

@@ -45,10 +45,10 @@ struct ThreadEfficiency {
 
 /// Streaming kernels, one thread per worker and every core busy.
 struct StreamRates {
-  DType dtype{};                // compute dtype of the job
-  double update_elements = 0;   // optimizer_step, elements per second
-  double norm_elements = 0;     // gradient_norm
-  double sum_bytes = 0;         // two contributions summed: bytes read and written per second
+  DType dtype{};               // compute dtype of the job
+  double update_elements = 0;  // optimizer_step, elements per second
+  double norm_elements = 0;    // gradient_norm
+  double sum_bytes = 0;        // two contributions summed: bytes read and written per second
   friend bool operator==(const StreamRates&, const StreamRates&) = default;
 };
 
@@ -71,9 +71,9 @@ struct Calibration {
   /// Work done by 2 · cores threads in the time of what `cores` threads do, inverted: >= 1.
   double oversubscription = 1.0;
 
-  Seconds wake_idle;       // notify on one thread until another runs, cores idle
-  Seconds wake_busy;       // the same while every core computes
-  Seconds instruction;     // issue, waits and bookkeeping of one instruction
+  Seconds wake_idle;    // notify on one thread until another runs, cores idle
+  Seconds wake_busy;    // the same while every core computes
+  Seconds instruction;  // issue, waits and bookkeeping of one instruction
   /// Messages between processes: latency and rate; 0 = not measured.
   Seconds mpi_latency;
   BytesPerSecond mpi_bandwidth;

@@ -30,7 +30,8 @@ double best_rate(const DeviceSpec& device, DType dtype) {
   return wide != device.peak.end() ? wide->second.value : 0.0;
 }
 
-const RateGrid* find_grid(const Calibration& calibration, OperatorKind kind, Phase phase, DType dtype) {
+const RateGrid* find_grid(const Calibration& calibration, OperatorKind kind, Phase phase,
+                          DType dtype) {
   for (const RateGrid& grid : calibration.operators) {
     if (grid.kind == kind && grid.phase == phase && grid.dtype == dtype) return &grid;
   }
@@ -63,11 +64,13 @@ bool counts_flops(OperatorKind kind) {
 }
 
 double operator_work(const OperatorView& view, Phase phase, const Precision& precision) {
-  const OperatorWork work = operator_spec(view.op->kind).work(*view.op, view.shapes(), phase, precision);
+  const OperatorWork work =
+      operator_spec(view.op->kind).work(*view.op, view.shapes(), phase, precision);
   return counts_flops(view.op->kind) ? work.flops.value : static_cast<double>(work.bytes.value);
 }
 
-double interpolate(const RateGrid& grid, const std::vector<double>& rates, const OperatorSize& size) {
+double interpolate(const RateGrid& grid, const std::vector<double>& rates,
+                   const OperatorSize& size) {
   std::array<AxisPosition, 3> at;
   for (std::size_t d = 0; d < at.size(); ++d) at[d] = locate(grid.axes[d], size[d]);
   double log_rate = 0.0;
@@ -77,7 +80,8 @@ double interpolate(const RateGrid& grid, const std::vector<double>& rates, const
     for (std::size_t d = 0; d < at.size(); ++d) {
       const bool upper = (corner >> d & 1u) != 0;
       weight *= upper ? at[d].share : 1.0 - at[d].share;
-      index = index * grid.axes[d].size() + std::min(at[d].lower + (upper ? 1 : 0), grid.axes[d].size() - 1);
+      index = index * grid.axes[d].size() +
+              std::min(at[d].lower + (upper ? 1 : 0), grid.axes[d].size() - 1);
     }
     if (weight > 0.0) log_rate += weight * std::log(rates[index]);
   }
@@ -85,7 +89,7 @@ double interpolate(const RateGrid& grid, const std::vector<double>& rates, const
 }
 
 std::optional<CoreTime> calibrated_time(const Calibration& calibration, const OperatorView& view,
-                                       Phase phase, const Precision& precision) {
+                                        Phase phase, const Precision& precision) {
   const double work = operator_work(view, phase, precision);
   if (work == 0.0) return CoreTime{};
   const bool wide = precision.compute == DType::kFp64;
@@ -105,17 +109,19 @@ std::optional<CoreTime> calibrated_time(const Calibration& calibration, const Op
 
 Seconds roofline_time(const DeviceSpec& device, const OperatorView& view, Phase phase,
                       const Precision& precision) {
-  const OperatorWork work = operator_spec(view.op->kind).work(*view.op, view.shapes(), phase, precision);
+  const OperatorWork work =
+      operator_spec(view.op->kind).work(*view.op, view.shapes(), phase, precision);
   if (work.flops.value == 0.0 && work.bytes.value == 0) return Seconds(0.0);
   const OperatorKind kind = view.op->kind;
   // Element-wise arithmetic runs beside the matrix units, and never limits on the devices here.
   double compute = 0.0;
   if (const double peak = best_rate(device, precision.compute); counts_flops(kind) && peak > 0.0) {
-    const double efficiency = kind == OperatorKind::kAttention ? device.attention_efficiency : device.gemm_efficiency;
+    const double efficiency =
+        kind == OperatorKind::kAttention ? device.attention_efficiency : device.gemm_efficiency;
     compute = work.flops.value / (peak * efficiency);
   }
-  const double memory =
-      static_cast<double>(work.bytes.value) / (device.memory_bandwidth.value * device.memory_efficiency);
+  const double memory = static_cast<double>(work.bytes.value) /
+                        (device.memory_bandwidth.value * device.memory_efficiency);
   return Seconds(std::max({compute, memory, device.launch.value}));
 }
 

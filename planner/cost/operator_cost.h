@@ -25,7 +25,8 @@ double operator_work(const OperatorView& view, Phase phase, const Precision& pre
 
 /// Rate at `size`: multilinear in the logarithms of sizes and rate, constant beyond the grid.
 /// rates: grid.busy or grid.alone.
-double interpolate(const RateGrid& grid, const std::vector<double>& rates, const OperatorSize& size);
+double interpolate(const RateGrid& grid, const std::vector<double>& rates,
+                   const OperatorSize& size);
 
 /// Time of a piece of work on a core among busy ones, and on an otherwise idle machine.
 struct CoreTime {
@@ -35,7 +36,7 @@ struct CoreTime {
 
 /// On one thread; nullopt when the calibration lacks the kind, phase or dtype.
 std::optional<CoreTime> calibrated_time(const Calibration& calibration, const OperatorView& view,
-                                       Phase phase, const Precision& precision);
+                                        Phase phase, const Precision& precision);
 
 /// Seconds on `device`; 0 when the phase does nothing.
 Seconds roofline_time(const DeviceSpec& device, const OperatorView& view, Phase phase,

@@ -2,7 +2,8 @@
 
 namespace bayplan {
 
-std::vector<OperatorView> operators_of(const UnitClass& unit, const std::vector<TensorShape>& shapes) {
+std::vector<OperatorView> operators_of(const UnitClass& unit,
+                                       const std::vector<TensorShape>& shapes) {
   const auto pick = [&](const std::vector<std::int32_t>& tensors) {
     std::vector<TensorShape> out;
     for (const std::int32_t t : tensors) out.push_back(shapes[static_cast<std::size_t>(t)]);

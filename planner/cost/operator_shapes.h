@@ -18,6 +18,7 @@ struct OperatorView {
 };
 
 /// In topological order; points into `unit`. shapes: per tensor of the class.
-std::vector<OperatorView> operators_of(const UnitClass& unit, const std::vector<TensorShape>& shapes);
+std::vector<OperatorView> operators_of(const UnitClass& unit,
+                                       const std::vector<TensorShape>& shapes);
 
 }  // namespace bayplan

@@ -71,9 +71,11 @@ Result<Phase> read_phase(const JsonCursor& at) {
 }
 
 Result<std::vector<std::int64_t>> read_axis(const JsonCursor& at) {
-  auto values = list_of<std::int64_t>([](const JsonCursor& c) { return c.integer(1, kLargestSize); })(at);
+  auto values =
+      list_of<std::int64_t>([](const JsonCursor& c) { return c.integer(1, kLargestSize); })(at);
   if (!values) return values.error();
-  if (values->empty()) return at.error("empty-list", "an axis without sizes", "write at least one size");
+  if (values->empty())
+    return at.error("empty-list", "an axis without sizes", "write at least one size");
   for (std::size_t i = 1; i < values->size(); ++i) {
     if ((*values)[i] <= (*values)[i - 1]) {
       return at.error("not-ascending",
@@ -105,9 +107,11 @@ Result<RateGrid> read_grid(const JsonCursor& at) {
     grid.axes[d] = axes[d];
     points *= axes[d].size();
   }
-  for (const auto& [name, rates] : {std::pair{"busy", &grid.busy}, std::pair{"alone", &grid.alone}}) {
+  for (const auto& [name, rates] :
+       {std::pair{"busy", &grid.busy}, std::pair{"alone", &grid.alone}}) {
     if (rates->size() == points) continue;
-    return at.at(name).error("wrong-count", fmt::format("{} rates for a grid of {} points", rates->size(), points),
+    return at.at(name).error("wrong-count",
+                             fmt::format("{} rates for a grid of {} points", rates->size(), points),
                              "measure again with `bayplan calibrate`");
   }
   return grid;
@@ -165,7 +169,8 @@ Result<Calibration> read_calibration(const JsonCursor& at) {
   r.required("wake_busy", c.wake_busy, duration(Zero::kAllowed));
   r.required("instruction", c.instruction, duration(Zero::kAllowed));
   r.optional("mpi_latency", c.mpi_latency, duration(Zero::kAllowed));
-  r.optional("mpi_bandwidth", c.mpi_bandwidth, [](const JsonCursor& v) { return v.rate(Zero::kAllowed); });
+  r.optional("mpi_bandwidth", c.mpi_bandwidth,
+             [](const JsonCursor& v) { return v.rate(Zero::kAllowed); });
   r.required("oversubscription", c.oversubscription, factor(0.1, 1e3));
   r.required("memory_slowdown", c.memory_slowdown, factor(0.1, 1e6));
   r.required("crowding", c.crowding, list_of<double>(factor(0.0, 1.0)));
@@ -174,8 +179,9 @@ Result<Calibration> read_calibration(const JsonCursor& at) {
   r.required("operators", c.operators, list_of<RateGrid>(read_grid));
   BAYPLAN_RETURN_IF_ERROR(r.finish());
   if (c.crowding.size() != static_cast<std::size_t>(c.cores)) {
-    return at.at("crowding").error("wrong-count", fmt::format("{} values for {} cores", c.crowding.size(), c.cores),
-                                   "measure again with `bayplan calibrate`");
+    return at.at("crowding")
+        .error("wrong-count", fmt::format("{} values for {} cores", c.crowding.size(), c.cores),
+               "measure again with `bayplan calibrate`");
   }
   if (c.streams.empty()) {
     return at.at("streams").error("empty-list", "no rates of optimizer and sums",

@@ -26,6 +26,7 @@ std::string timeline_text(const Timeline& timeline, const TimelineLabels& labels
 /// negative times.
 Result<TimelineFile> parse_timeline(std::string_view text, const std::string& name);
 Result<TimelineFile> read_timeline_file(const std::string& path);
-Status write_timeline_file(const std::string& path, const Timeline& timeline, const Program& program);
+Status write_timeline_file(const std::string& path, const Timeline& timeline,
+                           const Program& program);
 
 }  // namespace bayplan

@@ -27,7 +27,8 @@ struct ScheduleShape {
   int micro_batches = 1;    // m
 };
 
-/// rank_ops[r]: what pipeline rank r computes, in order. stage_rank[i]: the rank that holds stage i.
+/// rank_ops[r]: what pipeline rank r computes, in order. stage_rank[i]: the rank that holds stage
+/// i.
 struct Schedule {
   std::vector<std::vector<ScheduleOp>> rank_ops;
   std::vector<int> stage_rank;

@@ -26,7 +26,8 @@ std::int64_t time_for(std::int64_t work, std::int64_t rate) {
 
 SharedCores::SharedCores(const CpuNodeModel& model) : model_(model) {
   BAYPLAN_CHECK(model.cores > 0, "a node that shares cores has some");
-  for (std::size_t l = 0; l < kLanes; ++l) lanes_[l].slowdown = std::exp2(static_cast<double>(l) / 4.0);
+  for (std::size_t l = 0; l < kLanes; ++l)
+    lanes_[l].slowdown = std::exp2(static_cast<double>(l) / 4.0);
 }
 
 void SharedCores::advance(std::int64_t now) {
@@ -38,12 +39,15 @@ void SharedCores::advance(std::int64_t now) {
   }
 }
 
-void SharedCores::start(std::int64_t work, std::int32_t threads, double slowdown, std::uint64_t key) {
+void SharedCores::start(std::int64_t work, std::int32_t threads, double slowdown,
+                        std::uint64_t key) {
   const double octaves = std::log2(std::max(slowdown, 1.0));
   const auto l = std::min(static_cast<std::size_t>(octaves * 4.0 + 0.5), kLanes - 1);
   Lane& lane = lanes_[l];
   const double adjusted = static_cast<double>(work) * std::max(slowdown, 1.0) / lane.slowdown;
-  lane.tasks.push({lane.clock + std::max<std::int64_t>(1, static_cast<std::int64_t>(adjusted + 0.5)), key, threads});
+  lane.tasks.push(
+      {lane.clock + std::max<std::int64_t>(1, static_cast<std::int64_t>(adjusted + 0.5)), key,
+       threads});
   running_ += threads;
   update_rates();
 }
@@ -83,7 +87,8 @@ const std::array<std::int64_t, SharedCores::kLanes>& SharedCores::rates_with(std
   if (!model_.crowding.empty()) crowding = model_.crowding[std::min(k, model_.crowding.size() - 1)];
   for (std::size_t l = 0; l < kLanes; ++l) {
     const double rate = share / (1.0 + (lanes_[l].slowdown - 1.0) * crowding);
-    rates[l] = std::max<std::int64_t>(1, static_cast<std::int64_t>(rate * static_cast<double>(kRateOne) + 0.5));
+    rates[l] = std::max<std::int64_t>(
+        1, static_cast<std::int64_t>(rate * static_cast<double>(kRateOne) + 0.5));
   }
   return rates;
 }

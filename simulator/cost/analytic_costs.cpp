@@ -32,7 +32,8 @@ bool share_memory(const Cluster& cluster, std::span<const int> ranks) {
   const DevicePlace first = place_of(cluster, ranks.front());
   return std::all_of(ranks.begin(), ranks.end(), [&](int rank) {
     const DevicePlace place = place_of(cluster, rank);
-    return place.node == first.node && is_cpu(cluster.groups[static_cast<std::size_t>(place.group)]);
+    return place.node == first.node &&
+           is_cpu(cluster.groups[static_cast<std::size_t>(place.group)]);
   });
 }
 
@@ -46,8 +47,8 @@ std::shared_ptr<const ComputeModel> compute_model(const Program& program, const 
                                                   const Calibration* calibration) {
   auto model = std::make_shared<ComputeModel>();
   for (const NodeGroup& group : cluster.groups) {
-    model->groups.emplace_back(
-        program, DeviceCosts{&group.device, group.host_link, is_cpu(group) ? calibration : nullptr});
+    model->groups.emplace_back(program, DeviceCosts{&group.device, group.host_link,
+                                                    is_cpu(group) ? calibration : nullptr});
   }
   model->group_of_class.resize(program.classes.size(), 0);
   for (int rank = program.world_size() - 1; rank >= 0; --rank) {
@@ -81,7 +82,8 @@ CostModel analytic_costs(const Program& program, const Cluster& cluster,
     model.nodes.push_back(node_model(group, calibration.get()));
     any_cpu = any_cpu || is_cpu(group);
     if (!is_cpu(group)) {
-      model.communication_issue = std::max(model.communication_issue, to_picoseconds(group.device.launch));
+      model.communication_issue =
+          std::max(model.communication_issue, to_picoseconds(group.device.launch));
     }
   }
   model.uncertainty = !any_cpu                 ? kFromSpecification

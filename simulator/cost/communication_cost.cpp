@@ -34,8 +34,9 @@ Link slowest_link(const Cluster& cluster, std::span<const int> ranks) {
   Link slowest = cluster.groups[static_cast<std::size_t>(first.group)].intra_node;
   for (const int rank : ranks.subspan(1)) {
     const DevicePlace place = place_of(cluster, rank);
-    const Link& link = place.node != first.node ? cluster.inter_node
-                                                : cluster.groups[static_cast<std::size_t>(place.group)].intra_node;
+    const Link& link = place.node != first.node
+                           ? cluster.inter_node
+                           : cluster.groups[static_cast<std::size_t>(place.group)].intra_node;
     if (link.bandwidth < slowest.bandwidth) slowest.bandwidth = link.bandwidth;
     if (slowest.latency < link.latency) slowest.latency = link.latency;
   }
@@ -47,7 +48,8 @@ CommunicationCost link_cost(const Link& link, const CommunicationCall& call) {
   CommunicationCost cost;
   cost.latency = to_picoseconds(Seconds(link.latency.value * ring.rounds));
   cost.busy_latency = cost.latency;
-  cost.work = to_picoseconds(Seconds(static_cast<double>(call.bytes) * ring.share / link.bandwidth.value));
+  cost.work =
+      to_picoseconds(Seconds(static_cast<double>(call.bytes) * ring.share / link.bandwidth.value));
   cost.needs_core = false;
   return cost;
 }

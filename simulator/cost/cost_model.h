@@ -29,11 +29,11 @@ struct ComputeCost {
 
 /// One call that several ranks make together: a message, or a collective.
 struct CommunicationCall {
-  InstructionKind kind{};       // sends stand for the whole message
+  InstructionKind kind{};  // sends stand for the whole message
   Purpose purpose = Purpose::kNone;
   BufferRole role = BufferRole::kActivation;
-  std::int64_t bytes = 0;       // message, or the whole buffer over all shards
-  std::span<const int> ranks;   // {sender, receiver}, or the members ascending
+  std::int64_t bytes = 0;      // message, or the whole buffer over all shards
+  std::span<const int> ranks;  // {sender, receiver}, or the members ascending
 };
 
 /// Once all partners have reached the call: `latency` passes, then every participant works for
@@ -77,8 +77,8 @@ struct CostModel {
   CostUncertainty uncertainty;
 };
 
-/// Every compute instruction and every call costs one unit (1 ps), releases and end_step nothing; no
-/// contention. For conformance tests and hand-checked schedules.
+/// Every compute instruction and every call costs one unit (1 ps), releases and end_step nothing;
+/// no contention. For conformance tests and hand-checked schedules.
 CostModel unit_costs();
 
 /// Roofline on the cluster's device rates and α–β on its links; CPU node groups use `calibration`

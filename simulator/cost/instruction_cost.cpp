@@ -52,7 +52,8 @@ struct InstructionCoster {
   ComputeCost on_unit_compute(const InstructionList& list, const Instruction& i) const {
     const auto& times = unit(i);
     Time time;
-    if (i.kind == InstructionKind::kForward || i.kind == InstructionKind::kRecompute) time = times.forward;
+    if (i.kind == InstructionKind::kForward || i.kind == InstructionKind::kRecompute)
+      time = times.forward;
     if (i.kind == InstructionKind::kBackward) time = times.fused_input;
     if (i.kind == InstructionKind::kBackwardInput) time = times.split_input;
     if (i.kind == InstructionKind::kBackward || i.kind == InstructionKind::kBackwardWeight) {
@@ -105,14 +106,16 @@ InstructionCosts::InstructionCosts(const Program& program, const DeviceCosts& de
   }
 }
 
-InstructionCosts::PhaseTime InstructionCosts::time_phase(const OperatorView& view, Phase phase) const {
+InstructionCosts::PhaseTime InstructionCosts::time_phase(const OperatorView& view,
+                                                         Phase phase) const {
   const Precision& precision = program_->job.precision;
   PhaseTime time;
   time.calls = 1;
   if (device_.calibration != nullptr) {
     if (const auto core = calibrated_time(*device_.calibration, view, phase, precision)) {
       const int threads = std::max(program_->threads_per_rank, 1);
-      const double used = threads * thread_efficiency(*device_.calibration, threads, core->alone.value);
+      const double used =
+          threads * thread_efficiency(*device_.calibration, threads, core->alone.value);
       time.busy = core->busy.value / used;
       time.alone = core->alone.value / used;
       return time;
@@ -130,7 +133,8 @@ void InstructionCosts::add_backward_input(PhaseTime& to, const OperatorView& vie
   bool computes = false;
   for (const GradientSlot& slot : gradients.inputs) {
     moves += slot.action == GradientSlot::Action::kCopyAdd ? 1 : 0;
-    computes |= slot.action == GradientSlot::Action::kWrite || slot.action == GradientSlot::Action::kAdd;
+    computes |=
+        slot.action == GradientSlot::Action::kWrite || slot.action == GradientSlot::Action::kAdd;
   }
   if (computes) add(to, time_phase(view, Phase::kBackwardInput));
   for (int m = 0; m < moves; ++m) add(to, time_phase(view, Phase::kForward));
@@ -143,7 +147,8 @@ void InstructionCosts::add(PhaseTime& to, const PhaseTime& more) {
 }
 
 InstructionCosts::PhaseTime InstructionCosts::streamed(double busy_seconds) const {
-  const double slowdown = device_.calibration != nullptr ? device_.calibration->memory_slowdown : 1.0;
+  const double slowdown =
+      device_.calibration != nullptr ? device_.calibration->memory_slowdown : 1.0;
   return {busy_seconds, busy_seconds / slowdown, busy_seconds > 0.0 ? 1 : 0};
 }
 
@@ -162,7 +167,8 @@ ComputeCost InstructionCosts::finish(PhaseTime time) const {
 }
 
 /// Bytes that the instruction reads and writes over the memory's rate.
-double InstructionCosts::touched(const InstructionList& list, const Instruction& instruction) const {
+double InstructionCosts::touched(const InstructionList& list,
+                                 const Instruction& instruction) const {
   double bytes = 0.0;
   for (std::int32_t a = instruction.accesses.begin; a < instruction.accesses.end; ++a) {
     const Access& access = list.accesses[static_cast<std::size_t>(a)];
@@ -170,7 +176,8 @@ double InstructionCosts::touched(const InstructionList& list, const Instruction&
   }
   const DeviceSpec& device = *device_.device;
   if (device_.calibration != nullptr) return bytes / device_.calibration->fill_bytes;
-  return std::max(bytes / (device.memory_bandwidth.value * device.memory_efficiency), device.launch.value);
+  return std::max(bytes / (device.memory_bandwidth.value * device.memory_efficiency),
+                  device.launch.value);
 }
 
 /// The first backward of a step clears the gradients that it accumulates into.
@@ -196,20 +203,23 @@ double InstructionCosts::gradient_elements(int rank_class, const InstructionList
   double bytes = 0.0;
   for (std::int32_t a = instruction.accesses.begin; a < instruction.accesses.end; ++a) {
     const Access& access = list.accesses[static_cast<std::size_t>(a)];
-    if (c.buffers[access.buffer.index()].role == BufferRole::kGradients) bytes += static_cast<double>(access.bytes);
+    if (c.buffers[access.buffer.index()].role == BufferRole::kGradients)
+      bytes += static_cast<double>(access.bytes);
   }
   return bytes / static_cast<double>(dtype_size(program_->job.precision.gradient));
 }
 
 double InstructionCosts::update_seconds(int rank_class, const InstructionList& list,
                                         const Instruction& instruction) const {
-  if (device_.calibration == nullptr || rates_.update_elements <= 0.0) return touched(list, instruction);
+  if (device_.calibration == nullptr || rates_.update_elements <= 0.0)
+    return touched(list, instruction);
   return gradient_elements(rank_class, list, instruction) / rates_.update_elements;
 }
 
 double InstructionCosts::norm_seconds(int rank_class, const InstructionList& list,
                                       const Instruction& instruction) const {
-  if (device_.calibration == nullptr || rates_.norm_elements <= 0.0) return touched(list, instruction);
+  if (device_.calibration == nullptr || rates_.norm_elements <= 0.0)
+    return touched(list, instruction);
   return gradient_elements(rank_class, list, instruction) / rates_.norm_elements;
 }
 

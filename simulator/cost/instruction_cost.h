@@ -6,9 +6,9 @@
 
 #include "planner/core/cluster.h"
 #include "planner/cost/calibration.h"
-#include "simulator/cost/cost_model.h"
 #include "planner/cost/operator_shapes.h"
 #include "planner/program/program.h"
+#include "simulator/cost/cost_model.h"
 
 namespace bayplan::sim {
 
@@ -24,7 +24,8 @@ struct DeviceCosts {
 class InstructionCosts {
  public:
   InstructionCosts(const Program& program, const DeviceCosts& device);
-  ComputeCost operator()(int rank_class, const InstructionList& list, const Instruction& instruction) const;
+  ComputeCost operator()(int rank_class, const InstructionList& list,
+                         const Instruction& instruction) const;
 
  private:
   /// Seconds while all cores are busy and while the others idle, and the calls they consist of.
@@ -39,14 +40,19 @@ class InstructionCosts {
 
   friend struct InstructionCoster;
   PhaseTime time_phase(const OperatorView& view, Phase phase) const;
-  void add_backward_input(PhaseTime& to, const OperatorView& view, const OperatorGradients& gradients) const;
+  void add_backward_input(PhaseTime& to, const OperatorView& view,
+                          const OperatorGradients& gradients) const;
   static void add(PhaseTime& to, const PhaseTime& more);
   ComputeCost finish(PhaseTime time) const;
   PhaseTime streamed(double busy_seconds) const;
-  double zeroed_seconds(int rank_class, const InstructionList& list, const Instruction& instruction) const;
-  double gradient_elements(int rank_class, const InstructionList& list, const Instruction& instruction) const;
-  double norm_seconds(int rank_class, const InstructionList& list, const Instruction& instruction) const;
-  double update_seconds(int rank_class, const InstructionList& list, const Instruction& instruction) const;
+  double zeroed_seconds(int rank_class, const InstructionList& list,
+                        const Instruction& instruction) const;
+  double gradient_elements(int rank_class, const InstructionList& list,
+                           const Instruction& instruction) const;
+  double norm_seconds(int rank_class, const InstructionList& list,
+                      const Instruction& instruction) const;
+  double update_seconds(int rank_class, const InstructionList& list,
+                        const Instruction& instruction) const;
   double touched(const InstructionList& list, const Instruction& instruction) const;
 
   const Program* program_;

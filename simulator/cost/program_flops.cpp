@@ -16,7 +16,8 @@ struct UnitFlops {
 
 UnitFlops unit_flops(const Program& program, std::size_t unit_class) {
   UnitFlops sum;
-  for (const OperatorView& view : operators_of(program.graph.classes[unit_class], program.layouts[unit_class].shapes)) {
+  for (const OperatorView& view :
+       operators_of(program.graph.classes[unit_class], program.layouts[unit_class].shapes)) {
     const OperatorSpec& spec = operator_spec(view.op->kind);
     const auto flops = [&](Phase phase) {
       return spec.work(*view.op, view.shapes(), phase, program.job.precision).flops;
@@ -32,21 +33,24 @@ UnitFlops unit_flops(const Program& program, std::size_t unit_class) {
 
 ProgramFlops program_flops(const Program& program, ProgramKind kind) {
   std::vector<UnitFlops> units;
-  for (std::size_t c = 0; c < program.graph.classes.size(); ++c) units.push_back(unit_flops(program, c));
+  for (std::size_t c = 0; c < program.graph.classes.size(); ++c)
+    units.push_back(unit_flops(program, c));
 
   std::vector<double> ranks(program.classes.size(), 0.0);
   for (const std::int32_t c : program.rank_class) ranks[static_cast<std::size_t>(c)] += 1.0;
 
   ProgramFlops sum;
   for (std::size_t c = 0; c < program.classes.size(); ++c) {
-    for (const Instruction& i : program.classes[c].programs[static_cast<std::size_t>(kind)].instructions) {
+    for (const Instruction& i :
+         program.classes[c].programs[static_cast<std::size_t>(kind)].instructions) {
       if (!i.unit.valid()) continue;
       const auto unit_class = static_cast<std::size_t>(program.units[i.unit.index()].unit_class);
       const UnitFlops& unit = units[unit_class];
       double model = 0.0;
       double recomputed = 0.0;
       if (i.kind == InstructionKind::kForward) model = unit.forward.value;
-      if (i.kind == InstructionKind::kBackward) model = unit.backward_input.value + unit.backward_weight.value;
+      if (i.kind == InstructionKind::kBackward)
+        model = unit.backward_input.value + unit.backward_weight.value;
       if (i.kind == InstructionKind::kBackwardInput) model = unit.backward_input.value;
       if (i.kind == InstructionKind::kBackwardWeight) model = unit.backward_weight.value;
       if (i.kind == InstructionKind::kRecompute) recomputed = unit.forward.value;

@@ -77,13 +77,14 @@ class GraphBuilder {
       const bool only_queue = style_ == ExecutionStyle::kAsynchronous || queue == kProgressQueue;
       edges_.push_back({last_in_queue_[queue], call, only_queue});
     }
-    if (style_ == ExecutionStyle::kInline && queue == kProgressQueue && last_in_queue_[kHostQueue] >= 0) {
+    if (style_ == ExecutionStyle::kInline && queue == kProgressQueue &&
+        last_in_queue_[kHostQueue] >= 0) {
       edges_.push_back({last_in_queue_[kHostQueue], call, false});
     }
     last_in_queue_[queue] = call;
   }
 
-    void add_message(const InstructionList& list, const Instruction& i) {
+  void add_message(const InstructionList& list, const Instruction& i) {
     const bool joins = i.fuse >= 0 && index_ > 0 && last_message_ == index_ - 1 &&
                        list.instructions[static_cast<std::size_t>(index_ - 1)].fuse == i.fuse;
     if (joins) {
@@ -95,7 +96,8 @@ class GraphBuilder {
     last_message_ = index_;
     Endpoint& e = add_endpoint();
     e.peer_pp = program_.stage_rank[static_cast<std::size_t>(i.peer_stage)];
-    const bool gradient = i.kind == InstructionKind::kSendGradient || i.kind == InstructionKind::kRecvGradient;
+    const bool gradient =
+        i.kind == InstructionKind::kSendGradient || i.kind == InstructionKind::kRecvGradient;
     e.ordinal = message_count_[{is_send(i.kind), gradient, e.peer_pp, i.unit.value, i.boundary}]++;
   }
 
@@ -142,7 +144,8 @@ class GraphBuilder {
   std::int32_t index_ = 0;
   std::int32_t last_message_ = -2;
   std::array<std::int32_t, kStreamCount> last_in_queue_{};
-  std::map<std::tuple<bool, bool, std::int32_t, std::int32_t, std::int32_t>, std::int32_t> message_count_;
+  std::map<std::tuple<bool, bool, std::int32_t, std::int32_t, std::int32_t>, std::int32_t>
+      message_count_;
   std::vector<Edge> edges_;
 };
 
@@ -165,17 +168,19 @@ std::vector<std::pair<MessageName, std::int32_t>> receives_of(const ClassGraph& 
 }
 
 /// Per endpoint of a sending class: the receiving class's endpoint, or -1.
-std::vector<std::int32_t> pair_classes(const ClassGraph& sender, std::int32_t sender_pp,
-                                       std::int32_t receiver_pp,
-                                       const std::vector<std::pair<MessageName, std::int32_t>>& receives) {
+std::vector<std::int32_t> pair_classes(
+    const ClassGraph& sender, std::int32_t sender_pp, std::int32_t receiver_pp,
+    const std::vector<std::pair<MessageName, std::int32_t>>& receives) {
   std::vector<std::int32_t> paired(sender.endpoints.size(), -1);
   for (std::size_t e = 0; e < sender.endpoints.size(); ++e) {
     const Endpoint& endpoint = sender.endpoints[e];
-    const Instruction& i = sender.list->instructions[static_cast<std::size_t>(endpoint.instruction)];
+    const Instruction& i =
+        sender.list->instructions[static_cast<std::size_t>(endpoint.instruction)];
     if (!is_send(i.kind) || endpoint.peer_pp != receiver_pp) continue;
-    const MessageName name{i.kind == InstructionKind::kSendGradient, sender_pp, i.unit.value, i.boundary,
-                           endpoint.ordinal};
-    const auto at = std::lower_bound(receives.begin(), receives.end(), std::pair(name, std::int32_t{-1}));
+    const MessageName name{i.kind == InstructionKind::kSendGradient, sender_pp, i.unit.value,
+                           i.boundary, endpoint.ordinal};
+    const auto at =
+        std::lower_bound(receives.begin(), receives.end(), std::pair(name, std::int32_t{-1}));
     if (at != receives.end() && at->first == name) paired[e] = at->second;
   }
   return paired;
@@ -203,7 +208,9 @@ class Matcher {
   }
 
  private:
-  std::int32_t class_index(int rank) const { return program_.rank_class[static_cast<std::size_t>(rank)]; }
+  std::int32_t class_index(int rank) const {
+    return program_.rank_class[static_cast<std::size_t>(rank)];
+  }
   const ClassGraph& graph_of(int rank) const {
     return graphs_[static_cast<std::size_t>(class_index(rank))];
   }
@@ -226,7 +233,8 @@ class Matcher {
     const MeshCoordinate here = program_.mesh.coordinate(rank);
     for (std::size_t e = 0; e < graph.endpoints.size(); ++e) {
       const Endpoint& endpoint = graph.endpoints[e];
-      const Instruction& i = graph.list->instructions[static_cast<std::size_t>(endpoint.instruction)];
+      const Instruction& i =
+          graph.list->instructions[static_cast<std::size_t>(endpoint.instruction)];
       if (!is_send(i.kind)) continue;
       MeshCoordinate there = here;
       there.at[0] = endpoint.peer_pp;
@@ -235,7 +243,8 @@ class Matcher {
       auto pairing = pairings_.find(key);
       if (pairing == pairings_.end()) {
         const auto& receives = receives_[static_cast<std::size_t>(key.second)];
-        pairing = pairings_.emplace(key, pair_classes(graph, here.pp(), there.pp(), receives)).first;
+        pairing =
+            pairings_.emplace(key, pair_classes(graph, here.pp(), there.pp(), receives)).first;
       }
       const std::int32_t other = pairing->second[e];
       if (other < 0) continue;

@@ -20,8 +20,8 @@ enum class ExecutionStyle : std::uint8_t {
 struct Call {
   std::int32_t first = 0;  // instruction
   std::int32_t count = 1;
-  Range endpoints;         // empty for calls without partners
-  Range successors;        // into ClassGraph::successors
+  Range endpoints;           // empty for calls without partners
+  Range successors;          // into ClassGraph::successors
   std::int32_t pending = 0;  // how often it appears in successors
 };
 
@@ -36,12 +36,12 @@ struct Endpoint {
 
 struct ClassGraph {
   const InstructionList* list = nullptr;
-  std::vector<Call> calls;                  // by first instruction
-  std::vector<std::int32_t> call_of;        // per instruction
-  std::vector<std::int32_t> successors;     // call · 2 + (1 when only the queue orders them)
-  std::vector<std::int32_t> roots;          // calls that wait for nothing
+  std::vector<Call> calls;               // by first instruction
+  std::vector<std::int32_t> call_of;     // per instruction
+  std::vector<std::int32_t> successors;  // call · 2 + (1 when only the queue orders them)
+  std::vector<std::int32_t> roots;       // calls that wait for nothing
   std::vector<Endpoint> endpoints;
-  std::vector<std::int32_t> group_calls;    // collectives per communication group
+  std::vector<std::int32_t> group_calls;  // collectives per communication group
 };
 
 ClassGraph build_class_graph(const Program& program, int rank_class, ProgramKind kind,

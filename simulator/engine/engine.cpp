@@ -40,7 +40,8 @@ class Engine {
   }
 
   Result<EngineResult> run() {
-    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) begin_step(static_cast<std::int32_t>(rank), 0);
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank)
+      begin_step(static_cast<std::int32_t>(rank), 0);
     settle(0);
     while (!queue_.empty()) {
       const Event event = queue_.pop();
@@ -197,7 +198,8 @@ class Engine {
     span.begin = std::min(span.begin, start);
   }
 
-  static void note_start(RankState& state, const Call& call, std::int64_t issued, std::int64_t start) {
+  static void note_start(RankState& state, const Call& call, std::int64_t issued,
+                         std::int64_t start) {
     for (std::int32_t i = call.first; i < call.first + call.count; ++i) {
       TimelineEvent& e = state.events[i];
       e.ready = Picoseconds(std::max(e.ready.value, issued));
@@ -280,7 +282,8 @@ class Engine {
     for (std::int32_t m = meeting.members.begin; m < meeting.members.end; ++m) {
       const std::int32_t rank = member(m).rank;
       const RankState& state = ranks_[static_cast<std::size_t>(rank)];
-      const std::int32_t call = state.graph->endpoints[static_cast<std::size_t>(member(m).endpoint)].call;
+      const std::int32_t call =
+          state.graph->endpoints[static_cast<std::size_t>(member(m).endpoint)].call;
       if (--state.pending[call] == 0) done_.push_back({rank, call});
     }
   }
@@ -347,7 +350,8 @@ class Engine {
       const auto n = static_cast<std::size_t>(node);
       const std::int64_t next = cores_[n].next_finish();
       const std::uint32_t version = ++versions_[n];
-      if (next != SharedCores::kNever) queue_.push({next, event_key(node, version, EventKind::kCores)});
+      if (next != SharedCores::kNever)
+        queue_.push({next, event_key(node, version, EventKind::kCores)});
     }
     changed_.clear();
   }
@@ -358,7 +362,8 @@ class Engine {
     const Call& call = graph.calls[static_cast<std::size_t>(at.call)];
     result_.completed += call.count;
     if (state.events != nullptr) {
-      for (std::int32_t i = call.first; i < call.first + call.count; ++i) state.events[i].end = Picoseconds(now);
+      for (std::int32_t i = call.first; i < call.first + call.count; ++i)
+        state.events[i].end = Picoseconds(now);
     }
     for (std::int32_t s = call.successors.begin; s < call.successors.end; ++s) {
       const std::int32_t successor = graph.successors[static_cast<std::size_t>(s)];
@@ -371,7 +376,8 @@ class Engine {
 
   static void note_ready(RankState& state, std::int32_t call, std::int64_t now) {
     const Call& c = state.graph->calls[static_cast<std::size_t>(call)];
-    for (std::int32_t i = c.first; i < c.first + c.count; ++i) state.events[i].ready = Picoseconds(now);
+    for (std::int32_t i = c.first; i < c.first + c.count; ++i)
+      state.events[i].ready = Picoseconds(now);
   }
 
   /// Names, for up to four stopped ranks, the first instruction that never ended.
@@ -395,7 +401,8 @@ class Engine {
         const std::int32_t match = state.match_of[e];
         const Endpoint& endpoint = state.graph->endpoints[static_cast<std::size_t>(e)];
         const std::string what = "rank " + std::to_string(rank) + " waits in \"" +
-                                 to_text(*state.graph->list, InstructionId(endpoint.instruction)) + "\" for ";
+                                 to_text(*state.graph->list, InstructionId(endpoint.instruction)) +
+                                 "\" for ";
         if (match < 0) return what + "a partner that never comes";
         std::string others;
         const Match& meeting = prepared_.matching.matches[static_cast<std::size_t>(match)];
@@ -422,8 +429,8 @@ class Engine {
   std::vector<SharedCores> cores_;
   std::vector<std::uint32_t> versions_;
   EventQueue<Event> queue_;
-  std::vector<Position> done_;           // ended at the present time, not yet worked off
-  std::vector<std::int32_t> changed_;    // nodes whose cores changed at the present time
+  std::vector<Position> done_;         // ended at the present time, not yet worked off
+  std::vector<std::int32_t> changed_;  // nodes whose cores changed at the present time
   std::vector<Span> spans_;
   std::size_t finished_ranks_ = 0;  // of the current step
   bool finished_steps_ = false;

@@ -22,9 +22,9 @@ struct EngineOptions {
 
 /// Times in picoseconds since the start of the first step.
 struct EngineResult {
-  std::vector<TimelineEvent> events;           // by (step, rank, issue order); empty unless recorded
-  std::vector<Picoseconds> step_times;         // latest end − earliest start over ranks
-  std::int64_t completed = 0;                  // instructions
+  std::vector<TimelineEvent> events;    // by (step, rank, issue order); empty unless recorded
+  std::vector<Picoseconds> step_times;  // latest end − earliest start over ranks
+  std::int64_t completed = 0;           // instructions
 };
 
 Result<EngineResult> run_engine(const Prepared& prepared, const EngineOptions& options);

@@ -12,7 +12,8 @@ ExecutionStyle style_of(const Cluster& cluster, int rank) {
                                                         : ExecutionStyle::kAsynchronous;
 }
 
-ClassCosts cost_calls(const ClassGraph& graph, int rank_class, ExecutionStyle style, const CostModel& costs) {
+ClassCosts cost_calls(const ClassGraph& graph, int rank_class, ExecutionStyle style,
+                      const CostModel& costs) {
   ClassCosts out;
   out.calls.resize(graph.calls.size());
   out.issued_at.resize(graph.calls.size(), 0);
@@ -42,8 +43,10 @@ std::vector<CommunicationCost> cost_matches(const Prepared& prepared, const Cost
     for (std::int32_t m = match.members.begin; m < match.members.end; ++m) {
       ranks.push_back(prepared.matching.members[static_cast<std::size_t>(m)].rank);
     }
-    const MatchMember& first = prepared.matching.members[static_cast<std::size_t>(match.members.begin)];
-    const auto rank_class = static_cast<std::size_t>(program.rank_class[static_cast<std::size_t>(first.rank)]);
+    const MatchMember& first =
+        prepared.matching.members[static_cast<std::size_t>(match.members.begin)];
+    const auto rank_class =
+        static_cast<std::size_t>(program.rank_class[static_cast<std::size_t>(first.rank)]);
     const ClassGraph& graph = prepared.graphs[rank_class];
     const Endpoint& endpoint = graph.endpoints[static_cast<std::size_t>(first.endpoint)];
     const Instruction& i = graph.list->instructions[static_cast<std::size_t>(endpoint.instruction)];
@@ -57,7 +60,8 @@ std::vector<CommunicationCost> cost_matches(const Prepared& prepared, const Cost
 
 }  // namespace
 
-Prepared prepare(const Program& program, ProgramKind kind, const Cluster& cluster, const CostModel& costs) {
+Prepared prepare(const Program& program, ProgramKind kind, const Cluster& cluster,
+                 const CostModel& costs) {
   Prepared out;
   out.program = &program;
   out.kind = kind;
@@ -68,7 +72,8 @@ Prepared prepare(const Program& program, ProgramKind kind, const Cluster& cluste
   }
   for (std::size_t c = 0; c < classes; ++c) {
     const int index = static_cast<int>(c);
-    out.styles.push_back(example[c] < 0 ? ExecutionStyle::kAsynchronous : style_of(cluster, example[c]));
+    out.styles.push_back(example[c] < 0 ? ExecutionStyle::kAsynchronous
+                                        : style_of(cluster, example[c]));
     out.graphs.push_back(build_class_graph(program, index, kind, out.styles[c]));
     out.costs.push_back(cost_calls(out.graphs[c], index, out.styles[c], costs));
   }

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "planner/core/cluster.h"
-#include "simulator/cost/cost_model.h"
 #include "planner/program/program.h"
+#include "simulator/cost/cost_model.h"
 #include "simulator/engine/class_graph.h"
 
 namespace bayplan::sim {
@@ -33,6 +33,7 @@ struct Prepared {
 };
 
 /// The cluster must have a device for every rank.
-Prepared prepare(const Program& program, ProgramKind kind, const Cluster& cluster, const CostModel& costs);
+Prepared prepare(const Program& program, ProgramKind kind, const Cluster& cluster,
+                 const CostModel& costs);
 
 }  // namespace bayplan::sim

@@ -13,7 +13,8 @@ namespace {
 double peak_flops(const Program& program, const Cluster& cluster) {
   double sum = 0.0;
   for (int rank = 0; rank < program.world_size(); ++rank) {
-    const NodeGroup& group = cluster.groups[static_cast<std::size_t>(place_of(cluster, rank).group)];
+    const NodeGroup& group =
+        cluster.groups[static_cast<std::size_t>(place_of(cluster, rank).group)];
     const auto peak = group.device.peak.find(program.job.precision.compute);
     if (peak == group.device.peak.end()) return 0.0;
     sum += peak->second.value;
@@ -31,18 +32,21 @@ std::vector<IssuedCall> issued_calls(const ClassGraph& graph) {
 Status check(const Program& program, const Cluster& cluster, const SimulateOptions& options) {
   if (cluster.device_count() < program.world_size()) {
     return Error{"cluster-too-small",
-                 "the program has " + std::to_string(program.world_size()) + " ranks, but the cluster " +
-                     cluster.name + " has " + std::to_string(cluster.device_count()) + " devices",
+                 "the program has " + std::to_string(program.world_size()) +
+                     " ranks, but the cluster " + cluster.name + " has " +
+                     std::to_string(cluster.device_count()) + " devices",
                  "cluster", "choose a larger cluster, or plan again for this one"};
   }
   if (options.steps < 1) {
-    return Error{"bad-steps", "steps is " + std::to_string(options.steps) + ", which is less than 1", "steps", ""};
+    return Error{"bad-steps",
+                 "steps is " + std::to_string(options.steps) + ", which is less than 1", "steps",
+                 ""};
   }
   return {};
 }
 
-Result<Picoseconds> steady_step(const Prepared& prepared, const SimulateOptions& options, double compute,
-                                double communication) {
+Result<Picoseconds> steady_step(const Prepared& prepared, const SimulateOptions& options,
+                                double compute, double communication) {
   EngineOptions engine{options.steps, false, compute, communication};
   BAYPLAN_TRY(run, run_engine(prepared, engine));
   return run.step_times.back();
@@ -50,8 +54,8 @@ Result<Picoseconds> steady_step(const Prepared& prepared, const SimulateOptions&
 
 }  // namespace
 
-Result<SimulationResult> simulate(const Program& program, const Cluster& cluster, const CostModel& costs,
-                                  const SimulateOptions& options) {
+Result<SimulationResult> simulate(const Program& program, const Cluster& cluster,
+                                  const CostModel& costs, const SimulateOptions& options) {
   BAYPLAN_RETURN_IF_ERROR(check(program, cluster, options));
   const Prepared prepared = prepare(program, options.program, cluster, costs);
   BAYPLAN_TRY(run, run_engine(prepared, {options.steps, options.record, 1.0, 1.0}));
@@ -76,7 +80,8 @@ Result<SimulationResult> simulate(const Program& program, const Cluster& cluster
   }
   const double seconds = result.step_time.mid.value;
   if (seconds > 0.0) {
-    const double tokens = static_cast<double>(program.job.global_batch) * static_cast<double>(program.job.seq);
+    const double tokens =
+        static_cast<double>(program.job.global_batch) * static_cast<double>(program.job.seq);
     result.tokens_per_second = tokens / seconds;
     const ProgramFlops flops = program_flops(program, options.program);
     if (const double peak = peak_flops(program, cluster); peak > 0.0) {
@@ -90,7 +95,8 @@ Result<SimulationResult> simulate(const Program& program, const Cluster& cluster
   }
   for (const std::int32_t c : program.rank_class) {
     result.memory.push_back(class_memory[static_cast<std::size_t>(c)]);
-    if (options.record) result.issued.push_back(issued_calls(prepared.graphs[static_cast<std::size_t>(c)]));
+    if (options.record)
+      result.issued.push_back(issued_calls(prepared.graphs[static_cast<std::size_t>(c)]));
   }
   if (options.record) result.breakdown = break_down(program, result.timeline, options.steps - 1);
   return result;

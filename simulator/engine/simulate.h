@@ -15,9 +15,9 @@
 
 #include "planner/core/cluster.h"
 #include "planner/core/result.h"
-#include "simulator/cost/cost_model.h"
 #include "planner/program/program.h"
 #include "planner/program/timeline.h"
+#include "simulator/cost/cost_model.h"
 #include "simulator/memory/arena_replay.h"
 #include "simulator/report/breakdown.h"
 
@@ -55,15 +55,15 @@ struct SimulationResult {
   double tokens_per_second = 0.0;
   double mfu = 0.0;  // 0 when the devices' peak is unknown
   double hfu = 0.0;
-  StepBreakdown breakdown;  // of the steady step; zero unless recorded
-  std::vector<RankMemory> memory;                // per rank, over the simulated program
-  std::vector<std::vector<IssuedCall>> issued;   // per rank, first step, in the order issued
-  std::int64_t events = 0;                       // instructions completed, all steps
+  StepBreakdown breakdown;                      // of the steady step; zero unless recorded
+  std::vector<RankMemory> memory;               // per rank, over the simulated program
+  std::vector<std::vector<IssuedCall>> issued;  // per rank, first step, in the order issued
+  std::int64_t events = 0;                      // instructions completed, all steps
 };
 
 /// Fails with code "deadlock" (naming ranks, instructions and awaited partners) when ranks stop,
 /// and with "cluster-too-small" when the cluster has fewer devices than the program has ranks.
-Result<SimulationResult> simulate(const Program& program, const Cluster& cluster, const CostModel& costs,
-                                  const SimulateOptions& options = {});
+Result<SimulationResult> simulate(const Program& program, const Cluster& cluster,
+                                  const CostModel& costs, const SimulateOptions& options = {});
 
 }  // namespace bayplan::sim

@@ -86,13 +86,15 @@ void add_memory_samples(const Program& program, Timeline& timeline) {
         replays[static_cast<std::size_t>(program.rank_class[rank])].persistent;
     for (std::size_t t = 0; t < now.size(); ++t) {
       if (now[t] == 0) continue;
-      timeline.memory.push_back({static_cast<std::int32_t>(rank), static_cast<Tier>(t), Picoseconds(0), now[t]});
+      timeline.memory.push_back(
+          {static_cast<std::int32_t>(rank), static_cast<Tier>(t), Picoseconds(0), now[t]});
     }
     // A release at the very moment of another buffer's first write comes first: such buffers may
     // share bytes.
-    std::stable_sort(changes[rank].begin(), changes[rank].end(), [](const Change& a, const Change& b) {
-      return a.time != b.time ? a.time < b.time : (a.bytes < 0) > (b.bytes < 0);
-    });
+    std::stable_sort(changes[rank].begin(), changes[rank].end(),
+                     [](const Change& a, const Change& b) {
+                       return a.time != b.time ? a.time < b.time : (a.bytes < 0) > (b.bytes < 0);
+                     });
     for (const Change& change : changes[rank]) {
       const auto tier = static_cast<std::size_t>(change.tier);
       now[tier] += change.bytes;

@@ -10,20 +10,35 @@
 namespace bayplan::sim {
 namespace {
 
-enum class Part : std::uint8_t { kCompute, kOptimizer, kLaunch, kOffload, kCommunication, kNothing };
+enum class Part : std::uint8_t {
+  kCompute,
+  kOptimizer,
+  kLaunch,
+  kOffload,
+  kCommunication,
+  kNothing
+};
 
 /// ProgramConsumer that says which part an instruction's own time belongs to.
 struct PartOf {
   static Part on_initialize(const InstructionList&, const Instruction&) { return Part::kCompute; }
-  static Part on_load_micro_batch(const InstructionList&, const Instruction&) { return Part::kLaunch; }
+  static Part on_load_micro_batch(const InstructionList&, const Instruction&) {
+    return Part::kLaunch;
+  }
   static Part on_unit_compute(const InstructionList&, const Instruction&) { return Part::kCompute; }
   static Part on_send(const InstructionList&, const Instruction&) { return Part::kCommunication; }
   static Part on_recv(const InstructionList&, const Instruction&) { return Part::kCommunication; }
-  static Part on_collective(const InstructionList&, const Instruction&) { return Part::kCommunication; }
+  static Part on_collective(const InstructionList&, const Instruction&) {
+    return Part::kCommunication;
+  }
   static Part on_transfer(const InstructionList&, const Instruction&) { return Part::kOffload; }
   static Part on_release(const InstructionList&, const Instruction&) { return Part::kNothing; }
-  static Part on_gradient_norm(const InstructionList&, const Instruction&) { return Part::kOptimizer; }
-  static Part on_optimizer_step(const InstructionList&, const Instruction&) { return Part::kOptimizer; }
+  static Part on_gradient_norm(const InstructionList&, const Instruction&) {
+    return Part::kOptimizer;
+  }
+  static Part on_optimizer_step(const InstructionList&, const Instruction&) {
+    return Part::kOptimizer;
+  }
   static Part on_end_step(const InstructionList&, const Instruction&) { return Part::kNothing; }
 };
 
@@ -73,7 +88,8 @@ struct Background {
 void add_gap(RankParts& parts, const Background& background, std::int64_t begin, std::int64_t end) {
   if (end <= begin) return;
   const std::int64_t offload = covered(background.transfers, begin, end);
-  const std::int64_t exposed = std::min(covered(background.communication, begin, end), end - begin - offload);
+  const std::int64_t exposed =
+      std::min(covered(background.communication, begin, end), end - begin - offload);
   parts.offload += offload;
   parts.exposed += exposed;
   parts.bubble += end - begin - offload - exposed;
@@ -116,7 +132,9 @@ RankParts rank_parts(const InstructionList& list, std::span<const TimelineEvent>
     add_gap(parts, background, cursor, released);
     parts.launch += start - released;
     const std::int64_t busy = e.end.value - start;
-    (part == Part::kCompute ? parts.compute : part == Part::kOptimizer ? parts.optimizer : parts.launch) += busy;
+    (part == Part::kCompute     ? parts.compute
+     : part == Part::kOptimizer ? parts.optimizer
+                                : parts.launch) += busy;
     cursor = e.end.value;
   }
   add_gap(parts, background, cursor, step_end);
@@ -139,8 +157,10 @@ StepBreakdown break_down(const Program& program, const Timeline& timeline, std::
   RankParts sum;
   double ranks = 0;
   for (auto at = first; at != last;) {
-    const auto next = std::find_if(at, last, [at](const TimelineEvent& e) { return e.rank != at->rank; });
-    const RankParts p = rank_parts(program.list(at->rank, timeline.program), {at, next}, begin, end);
+    const auto next =
+        std::find_if(at, last, [at](const TimelineEvent& e) { return e.rank != at->rank; });
+    const RankParts p =
+        rank_parts(program.list(at->rank, timeline.program), {at, next}, begin, end);
     sum.compute += p.compute;
     sum.optimizer += p.optimizer;
     sum.launch += p.launch;
@@ -151,8 +171,10 @@ StepBreakdown break_down(const Program& program, const Timeline& timeline, std::
     at = next;
   }
   if (ranks == 0) return {};
-  const auto mean = [ranks](std::int64_t ps) { return Seconds(static_cast<double>(ps) * 1e-12 / ranks); };
-  return {mean(sum.compute), mean(sum.exposed), mean(sum.bubble),
+  const auto mean = [ranks](std::int64_t ps) {
+    return Seconds(static_cast<double>(ps) * 1e-12 / ranks);
+  };
+  return {mean(sum.compute),   mean(sum.exposed), mean(sum.bubble),
           mean(sum.optimizer), mean(sum.offload), mean(sum.launch)};
 }
 

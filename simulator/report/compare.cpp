@@ -72,12 +72,14 @@ Seconds median(std::vector<Picoseconds> times) {
   return to_seconds(times[times.size() / 2]);
 }
 
-void add_table(fmt::memory_buffer& out, std::string_view title, const std::vector<ComparisonRow>& table) {
-  fmt::format_to(std::back_inserter(out), "{:<18}{:>8}{:>14}{:>14}{:>8}\n", title, "count", "predicted", "measured",
-                 "ratio");
+void add_table(fmt::memory_buffer& out, std::string_view title,
+               const std::vector<ComparisonRow>& table) {
+  fmt::format_to(std::back_inserter(out), "{:<18}{:>8}{:>14}{:>14}{:>8}\n", title, "count",
+                 "predicted", "measured", "ratio");
   for (const ComparisonRow& row : table) {
-    fmt::format_to(std::back_inserter(out), "  {:<16}{:>8}{:>11.3f} ms{:>11.3f} ms{:>8.2f}\n", row.name,
-                   row.instructions, row.predicted.value * 1e3, row.measured.value * 1e3, row.ratio());
+    fmt::format_to(std::back_inserter(out), "  {:<16}{:>8}{:>11.3f} ms{:>11.3f} ms{:>8.2f}\n",
+                   row.name, row.instructions, row.predicted.value * 1e3, row.measured.value * 1e3,
+                   row.ratio());
   }
 }
 
@@ -86,17 +88,19 @@ void add_table(fmt::memory_buffer& out, std::string_view title, const std::vecto
 Result<Comparison> compare_timelines(const TimelineLabels& labels, const Timeline& predicted,
                                      const Timeline& measured) {
   if (predicted.fingerprint != measured.fingerprint || predicted.program != measured.program) {
-    return Error{"different-programs",
-                 fmt::format("the prediction is of {} of program {:016x}, the measurement of {} of {:016x}",
-                             program_kind_name(predicted.program), predicted.fingerprint,
-                             program_kind_name(measured.program), measured.fingerprint),
-                 "fingerprint", "simulate and run the same plan"};
+    return Error{
+        "different-programs",
+        fmt::format("the prediction is of {} of program {:016x}, the measurement of {} of {:016x}",
+                    program_kind_name(predicted.program), predicted.fingerprint,
+                    program_kind_name(measured.program), measured.fingerprint),
+        "fingerprint", "simulate and run the same plan"};
   }
   for (const Timeline* t : {&predicted, &measured}) {
     if (!t->events.empty()) continue;
-    return Error{"empty-timeline",
-                 std::string("the ") + (t == &predicted ? "prediction" : "measurement") + " has no events", "events",
-                 "write the timeline with `simulate --timeline` or `run --out`"};
+    return Error{
+        "empty-timeline",
+        std::string("the ") + (t == &predicted ? "prediction" : "measurement") + " has no events",
+        "events", "write the timeline with `simulate --timeline` or `run --out`"};
   }
   const Sums p = sum_up(labels, predicted);
   const Sums m = sum_up(labels, measured);
@@ -108,14 +112,17 @@ Result<Comparison> compare_timelines(const TimelineLabels& labels, const Timelin
   });
   c.streams = rows(p.streams, p.steps, m.streams, m.steps,
                    [](std::size_t i) { return std::string(stream_name(static_cast<Stream>(i))); });
-  c.ranks = rows(p.ranks, p.steps, m.ranks, m.steps, [](std::size_t i) { return "rank " + std::to_string(i); });
+  c.ranks = rows(p.ranks, p.steps, m.ranks, m.steps,
+                 [](std::size_t i) { return "rank " + std::to_string(i); });
   return c;
 }
 
 std::string comparison_text(const Comparison& comparison) {
   fmt::memory_buffer out;
-  fmt::format_to(std::back_inserter(out), "step: predicted {:.3f} ms, measured {:.3f} ms, ratio {:.2f}\n",
-                 comparison.predicted_step.value * 1e3, comparison.measured_step.value * 1e3, comparison.step_ratio());
+  fmt::format_to(std::back_inserter(out),
+                 "step: predicted {:.3f} ms, measured {:.3f} ms, ratio {:.2f}\n",
+                 comparison.predicted_step.value * 1e3, comparison.measured_step.value * 1e3,
+                 comparison.step_ratio());
   add_table(out, "instruction", comparison.kinds);
   add_table(out, "stream", comparison.streams);
   add_table(out, "rank", comparison.ranks);

@@ -23,9 +23,9 @@ struct ComparisonRow {
 };
 
 struct Comparison {
-  Seconds predicted_step;  // mean of the predicted steps
-  Seconds measured_step;   // median of the measured steps
-  std::vector<ComparisonRow> kinds;    // in the order of InstructionKind, those that ran
+  Seconds predicted_step;            // mean of the predicted steps
+  Seconds measured_step;             // median of the measured steps
+  std::vector<ComparisonRow> kinds;  // in the order of InstructionKind, those that ran
   std::vector<ComparisonRow> streams;
   std::vector<ComparisonRow> ranks;
   double step_ratio() const {

@@ -24,7 +24,8 @@ void append(fmt::memory_buffer& out, Microseconds t) {
 
 class TraceWriter {
  public:
-  TraceWriter(const Program& program, const Timeline& timeline) : program_(program), timeline_(timeline) {
+  TraceWriter(const Program& program, const Timeline& timeline)
+      : program_(program), timeline_(timeline) {
     for (std::size_t c = 0; c < program.classes.size(); ++c) {
       graphs_.push_back(build_class_graph(program, static_cast<int>(c), timeline.program,
                                           ExecutionStyle::kAsynchronous));
@@ -34,10 +35,12 @@ class TraceWriter {
   }
 
   std::string write() {
-    text("{{\"displayTimeUnit\":\"ms\",\"otherData\":{{\"fingerprint\":\"{:016x}\",\"program\":\"{}\","
-         "\"source\":\"{}\"}},\n\"traceEvents\":[",
-         program_.fingerprint, program_kind_name(timeline_.program),
-         timeline_.measured ? "measured" : "predicted");
+    text(
+        "{{\"displayTimeUnit\":\"ms\",\"otherData\":{{\"fingerprint\":\"{:016x}\",\"program\":\"{}"
+        "\","
+        "\"source\":\"{}\"}},\n\"traceEvents\":[",
+        program_.fingerprint, program_kind_name(timeline_.program),
+        timeline_.measured ? "measured" : "predicted");
     for (int rank = 0; rank < program_.world_size(); ++rank) write_names(rank);
     for (const TimelineEvent& e : timeline_.events) write_slice(e);
     for (const MemorySample& s : timeline_.memory) write_counter(s);
@@ -65,7 +68,9 @@ class TraceWriter {
     }
   }
 
-  const InstructionList& list(std::int32_t rank) const { return program_.list(rank, timeline_.program); }
+  const InstructionList& list(std::int32_t rank) const {
+    return program_.list(rank, timeline_.program);
+  }
   const Instruction& instruction(const TimelineEvent& e) const {
     return list(e.rank).instructions[e.instruction.index()];
   }
@@ -73,18 +78,27 @@ class TraceWriter {
   void write_names(int rank) {
     const MeshCoordinate at = program_.mesh.coordinate(rank);
     begin_event();
-    text("{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{0},\"args\":{{\"name\":\"rank {0} (pp {1}, dp {2})\"}}}}",
-         rank, at.pp(), at.dp());
+    text(
+        "{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{0},\"args\":{{\"name\":\"rank {0} (pp "
+        "{1}, dp {2})\"}}}}",
+        rank, at.pp(), at.dp());
     begin_event();
-    text("{{\"ph\":\"M\",\"name\":\"process_sort_index\",\"pid\":{0},\"args\":{{\"sort_index\":{0}}}}}", rank);
+    text(
+        "{{\"ph\":\"M\",\"name\":\"process_sort_index\",\"pid\":{0},\"args\":{{\"sort_index\":{0}}}"
+        "}}",
+        rank);
     for (int s = 0; s < kStreamCount; ++s) {
       if (!used_[static_cast<std::size_t>(rank)][static_cast<std::size_t>(s)]) continue;
       begin_event();
-      text("{{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":{},\"tid\":{},\"args\":{{\"name\":\"{}\"}}}}", rank, s,
-           stream_name(static_cast<Stream>(s)));
+      text(
+          "{{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":{},\"tid\":{},\"args\":{{\"name\":\"{}"
+          "\"}}}}",
+          rank, s, stream_name(static_cast<Stream>(s)));
       begin_event();
-      text("{{\"ph\":\"M\",\"name\":\"thread_sort_index\",\"pid\":{0},\"tid\":{1},\"args\":{{\"sort_index\":{1}}}}}",
-           rank, s);
+      text(
+          "{{\"ph\":\"M\",\"name\":\"thread_sort_index\",\"pid\":{0},\"tid\":{1},\"args\":{{\"sort_"
+          "index\":{1}}}}}",
+          rank, s);
     }
   }
 
@@ -113,15 +127,18 @@ class TraceWriter {
     begin_event();
     text("{{\"ph\":\"X\",\"name\":\"");
     write_label(i);
-    text("\",\"cat\":\"{}\",\"pid\":{},\"tid\":{},\"ts\":", instruction_name(i.kind), e.rank, static_cast<int>(i.stream));
+    text("\",\"cat\":\"{}\",\"pid\":{},\"tid\":{},\"ts\":", instruction_name(i.kind), e.rank,
+         static_cast<int>(i.stream));
     append(out_, {e.start.value});
     text(",\"dur\":");
     append(out_, {e.end.value - e.start.value});
-    text(",\"args\":{{\"instruction\":{},\"step\":{},\"bytes\":{}", e.instruction.value, e.step, bytes_of(e, i));
+    text(",\"args\":{{\"instruction\":{},\"step\":{},\"bytes\":{}", e.instruction.value, e.step,
+         bytes_of(e, i));
     if (i.stage >= 0) text(",\"stage\":{}", i.stage);
     if (i.unit.valid()) text(",\"unit\":{}", i.unit.value);
     if (i.micro_batch >= 0) text(",\"micro_batch\":{}", i.micro_batch);
-    if (i.group.valid()) text(",\"group\":\"{}\"", program_.communication_groups[i.group.index()].name);
+    if (i.group.valid())
+      text(",\"group\":\"{}\"", program_.communication_groups[i.group.index()].name);
     text(",\"waited_us\":");
     append(out_, {std::max<std::int64_t>(0, e.start.value - e.ready.value)});
     text("}}}}");
@@ -139,7 +156,8 @@ class TraceWriter {
     std::vector<std::vector<std::size_t>> first(static_cast<std::size_t>(program_.world_size()));
     for (std::size_t k = 0; k < timeline_.events.size(); ++k) {
       const TimelineEvent& e = timeline_.events[k];
-      const bool opens = k == 0 || timeline_.events[k - 1].rank != e.rank || timeline_.events[k - 1].step != e.step;
+      const bool opens = k == 0 || timeline_.events[k - 1].rank != e.rank ||
+                         timeline_.events[k - 1].step != e.step;
       if (opens) first[static_cast<std::size_t>(e.rank)].push_back(k);
     }
     std::int64_t id = 0;
@@ -158,7 +176,8 @@ class TraceWriter {
 
   std::size_t instruction_of(const MatchMember& m) const {
     const auto c = static_cast<std::size_t>(program_.rank_class[static_cast<std::size_t>(m.rank)]);
-    return static_cast<std::size_t>(graphs_[c].endpoints[static_cast<std::size_t>(m.endpoint)].instruction);
+    return static_cast<std::size_t>(
+        graphs_[c].endpoints[static_cast<std::size_t>(m.endpoint)].instruction);
   }
 
   /// The arrow leaves at the send's start and arrives just inside the receive's slice.
@@ -168,13 +187,17 @@ class TraceWriter {
     const TimelineEvent& to = timeline_.events[receive];
     const std::int64_t arrives = std::max(to.start.value, to.end.value - 1);
     begin_event();
-    text("{{\"ph\":\"s\",\"id\":{},\"name\":\"message\",\"cat\":\"message\",\"pid\":{},\"tid\":{},\"ts\":", id, from.rank,
-         static_cast<int>(instruction(from).stream));
+    text(
+        "{{\"ph\":\"s\",\"id\":{},\"name\":\"message\",\"cat\":\"message\",\"pid\":{},\"tid\":{},"
+        "\"ts\":",
+        id, from.rank, static_cast<int>(instruction(from).stream));
     append(out_, {std::min(from.start.value, arrives)});
     text("}}");
     begin_event();
-    text("{{\"ph\":\"f\",\"bp\":\"e\",\"id\":{},\"name\":\"message\",\"cat\":\"message\",\"pid\":{},\"tid\":{},\"ts\":", id,
-         to.rank, static_cast<int>(instruction(to).stream));
+    text(
+        "{{\"ph\":\"f\",\"bp\":\"e\",\"id\":{},\"name\":\"message\",\"cat\":\"message\",\"pid\":{},"
+        "\"tid\":{},\"ts\":",
+        id, to.rank, static_cast<int>(instruction(to).stream));
     append(out_, {arrives});
     text("}}");
   }

@@ -11,7 +11,8 @@
 namespace bayplan::sim {
 
 /// JSON in the Trace Event Format (Google, 2016): complete events ("X") with microseconds,
-/// counters ("C"), flows ("s", "f") and names ("M"). Releases have no slice: the counters show them.
+/// counters ("C"), flows ("s", "f") and names ("M"). Releases have no slice: the counters show
+/// them.
 std::string perfetto_trace(const Program& program, const Timeline& timeline);
 
 }  // namespace bayplan::sim

@@ -22,7 +22,8 @@ std::string seconds_text(double seconds) {
 }
 
 std::string bytes_text(std::int64_t bytes) {
-  if (bytes >= std::int64_t{1} << 30) return fmt::format("{:.2f} GiB", std::ldexp(static_cast<double>(bytes), -30));
+  if (bytes >= std::int64_t{1} << 30)
+    return fmt::format("{:.2f} GiB", std::ldexp(static_cast<double>(bytes), -30));
   return fmt::format("{:.2f} MiB", std::ldexp(static_cast<double>(bytes), -20));
 }
 
@@ -40,8 +41,9 @@ void add_breakdown(fmt::memory_buffer& out, const SimulationResult& result) {
   for (const auto& [name, time] : parts) {
     if (time.value <= 0.0) continue;
     const double share = time.value / total;
-    fmt::format_to(std::back_inserter(out), "  {:<22}{:>10} {:>5.1f} %  {}\n", name, seconds_text(time.value),
-                   share * 100.0, std::string(static_cast<std::size_t>(share * 40.0 + 0.5), '#'));
+    fmt::format_to(std::back_inserter(out), "  {:<22}{:>10} {:>5.1f} %  {}\n", name,
+                   seconds_text(time.value), share * 100.0,
+                   std::string(static_cast<std::size_t>(share * 40.0 + 0.5), '#'));
   }
 }
 
@@ -56,12 +58,13 @@ void add_memory(fmt::memory_buffer& out, const Program& program, const Simulatio
       example = r;
     }
     if (ranks == 0) continue;
-    fmt::format_to(std::back_inserter(out), "  pp {}, {} {}:", program.classes[c].pp, ranks, ranks == 1 ? "rank" : "ranks");
+    fmt::format_to(std::back_inserter(out), "  pp {}, {} {}:", program.classes[c].pp, ranks,
+                   ranks == 1 ? "rank" : "ranks");
     for (std::size_t t = 0; t < kTierCount; ++t) {
       const std::int64_t arena = program.classes[c].arena_bytes[t];
       if (arena == 0) continue;
-      fmt::format_to(std::back_inserter(out), "  {} {} ({})", tier_name(static_cast<Tier>(t)), bytes_text(arena),
-                     bytes_text(result.memory[example].peak_live[t]));
+      fmt::format_to(std::back_inserter(out), "  {} {} ({})", tier_name(static_cast<Tier>(t)),
+                     bytes_text(arena), bytes_text(result.memory[example].peak_live[t]));
     }
     fmt::format_to(std::back_inserter(out), "\n");
   }
@@ -73,10 +76,12 @@ std::string summary_text(const Program& program, const SimulationResult& result)
   fmt::memory_buffer out;
   const TimeInterval& step = result.step_time;
   fmt::format_to(std::back_inserter(out), "step {} ({} to {}, {})\n", seconds_text(step.mid.value),
-                 seconds_text(step.low.value), seconds_text(step.high.value), provenance_name(result.provenance));
+                 seconds_text(step.low.value), seconds_text(step.high.value),
+                 provenance_name(result.provenance));
   fmt::format_to(std::back_inserter(out), "{:.4g} tokens/s", result.tokens_per_second);
   if (result.mfu > 0.0) {
-    fmt::format_to(std::back_inserter(out), ", MFU {:.1f} %, HFU {:.1f} %", result.mfu * 100.0, result.hfu * 100.0);
+    fmt::format_to(std::back_inserter(out), ", MFU {:.1f} %, HFU {:.1f} %", result.mfu * 100.0,
+                   result.hfu * 100.0);
   }
   fmt::format_to(std::back_inserter(out), "\n");
   add_breakdown(out, result);

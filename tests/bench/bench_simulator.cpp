@@ -80,6 +80,7 @@ class NaiveEngine {
     }
     return now;
   }
+
  private:
   struct Task {
     int pending = 0;
@@ -149,7 +150,8 @@ void NaiveEngine::connect() {
       of[i] = task;
       if (!joins) {
         tasks_[{rank, static_cast<int>(i)}] = task;
-        task->cost = in.kind == InstructionKind::kRelease || in.kind == InstructionKind::kEndStep ? 0 : 1;
+        task->cost =
+            in.kind == InstructionKind::kRelease || in.kind == InstructionKind::kEndStep ? 0 : 1;
         if (last[in.stream]) {
           last[in.stream]->next.push_back(task);
           ++task->pending;
@@ -163,10 +165,12 @@ void NaiveEngine::connect() {
       if (!is_matched(in.kind)) continue;
       std::string key;
       if (is_collective(in.kind)) {
-        key = "g" + std::to_string(in.group.value) + "." + std::to_string(group_members(program_, in.group, rank)[0]);
+        key = "g" + std::to_string(in.group.value) + "." +
+              std::to_string(group_members(program_, in.group, rank)[0]);
       } else {
         const int peer = peer_rank(program_, rank, in.peer_stage);
-        const bool gradient = in.kind == InstructionKind::kSendGradient || in.kind == InstructionKind::kRecvGradient;
+        const bool gradient =
+            in.kind == InstructionKind::kSendGradient || in.kind == InstructionKind::kRecvGradient;
         key = (gradient ? "b" : "f") + std::to_string(is_send(in.kind) ? rank : peer) + "." +
               std::to_string(is_send(in.kind) ? peer : rank) + "." + std::to_string(in.unit.value);
       }
@@ -199,8 +203,8 @@ double median(std::vector<double> values) {
 }
 
 /// One iteration is one round of each contestant.
-void contest(benchmark::State& state, const Subject& subject, const sim::CostModel& costs, bool record,
-             bool against_naive) {
+void contest(benchmark::State& state, const Subject& subject, const sim::CostModel& costs,
+             bool record, bool against_naive) {
   sim::SimulateOptions options;
   options.record = record;
   options.record_memory = record;
@@ -226,7 +230,9 @@ void contest(benchmark::State& state, const Subject& subject, const sim::CostMod
   if (against_naive) state.counters["vs_naive"] = median(naive) / median(ours);
 }
 
-void BM_Simulate(benchmark::State& state) { contest(state, gpu_subject(), sim::unit_costs(), false, true); }
+void BM_Simulate(benchmark::State& state) {
+  contest(state, gpu_subject(), sim::unit_costs(), false, true);
+}
 
 void BM_SimulateWithTimeline(benchmark::State& state) {
   contest(state, gpu_subject(), sim::unit_costs(), true, true);
@@ -237,7 +243,8 @@ void BM_SimulateSharedCores(benchmark::State& state) {
   sim::CostModel costs = sim::unit_costs();
   costs.compute = [](int, const InstructionList&, const Instruction& i) {
     sim::ComputeCost cost;
-    cost.time = Picoseconds(i.kind == InstructionKind::kRelease ? 0 : 1'000'000 + 1000 * i.micro_batch);
+    cost.time =
+        Picoseconds(i.kind == InstructionKind::kRelease ? 0 : 1'000'000 + 1000 * i.micro_batch);
     return cost;
   };
   costs.nodes.resize(1);
@@ -246,8 +253,14 @@ void BM_SimulateSharedCores(benchmark::State& state) {
 }
 
 BENCHMARK(BM_Simulate)->UseManualTime()->Iterations(kRounds)->Unit(benchmark::kMillisecond);
-BENCHMARK(BM_SimulateWithTimeline)->UseManualTime()->Iterations(kRounds)->Unit(benchmark::kMillisecond);
-BENCHMARK(BM_SimulateSharedCores)->UseManualTime()->Iterations(kRounds)->Unit(benchmark::kMillisecond);
+BENCHMARK(BM_SimulateWithTimeline)
+    ->UseManualTime()
+    ->Iterations(kRounds)
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK(BM_SimulateSharedCores)
+    ->UseManualTime()
+    ->Iterations(kRounds)
+    ->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace bayplan

@@ -12,9 +12,18 @@ Calibration sample() {
   c.machine = "Test CPU";
   c.libraries = "torch 0";
   c.cores = 2;
-  c.operators = {{OperatorKind::kLinear, Phase::kForward, DType::kFp32, {{{16, 64}, {16}, {16, 64}}},
-                  {1e9, 2e9, 3e9, 4.5e9}, {2e9, 3e9, 4e9, 5e9}},
-                 {OperatorKind::kGelu, Phase::kBackwardInput, DType::kBf16, {{{64}, {64}, {1}}}, {7e9}, {8e9}}};
+  c.operators = {{OperatorKind::kLinear,
+                  Phase::kForward,
+                  DType::kFp32,
+                  {{{16, 64}, {16}, {16, 64}}},
+                  {1e9, 2e9, 3e9, 4.5e9},
+                  {2e9, 3e9, 4e9, 5e9}},
+                 {OperatorKind::kGelu,
+                  Phase::kBackwardInput,
+                  DType::kBf16,
+                  {{{64}, {64}, {1}}},
+                  {7e9},
+                  {8e9}}};
   c.streams = {{DType::kFp32, 1e9, 2e9, 3e9}};
   c.threads = {{2, 0.5, 0.9, Seconds(1e-4), Seconds(1e-2)}};
   c.copy_bytes = 5e9;
@@ -51,11 +60,14 @@ std::string broken(const std::string& from, const std::string& to) {
 
 TEST(CalibrationJson, NamesWhatIsWrong) {
   EXPECT_NE(broken("\"cores\": 2", "\"cores\": 0").find("c.json:/cores"), std::string::npos);
-  EXPECT_NE(broken("\"cores\": 2", "\"cores\": 3").find("wrong-count c.json:/crowding"), std::string::npos);
-  EXPECT_NE(broken("\"linear\"", "\"linaer\"").find("c.json:/operators/0/operator"), std::string::npos);
+  EXPECT_NE(broken("\"cores\": 2", "\"cores\": 3").find("wrong-count c.json:/crowding"),
+            std::string::npos);
+  EXPECT_NE(broken("\"linear\"", "\"linaer\"").find("c.json:/operators/0/operator"),
+            std::string::npos);
   EXPECT_NE(broken("\"copy\": \"5", "\"copy\": \"-5").find("c.json:/copy"), std::string::npos);
   EXPECT_NE(broken("\"copy\"", "\"kopy\"").find("c.json"), std::string::npos);
-  EXPECT_NE(broken("bayplan.calibration/1", "bayplan.calibration/2").find("c.json:/schema"), std::string::npos);
+  EXPECT_NE(broken("bayplan.calibration/1", "bayplan.calibration/2").find("c.json:/schema"),
+            std::string::npos);
 }
 
 TEST(CalibrationJson, GridsAreWholeAndAscend) {

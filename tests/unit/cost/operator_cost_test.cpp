@@ -21,7 +21,8 @@ struct LinearCase {
   }
 };
 
-RateGrid grid(std::vector<std::int64_t> rows, std::vector<std::int64_t> in, std::vector<double> rates) {
+RateGrid grid(std::vector<std::int64_t> rows, std::vector<std::int64_t> in,
+              std::vector<double> rates) {
   RateGrid g;
   g.kind = OperatorKind::kLinear;
   g.phase = Phase::kForward;
@@ -70,8 +71,10 @@ TEST(CalibratedTime, UsesTwiceTheTimeOfFp32ForFp64Products) {
   Calibration calibration;
   calibration.operators = {grid({64}, {16}, {1e9})};
   const LinearCase c(64, 16, 64);
-  const auto narrow = calibrated_time(calibration, c.view, Phase::kForward, precision_of(DType::kFp32));
-  const auto wide = calibrated_time(calibration, c.view, Phase::kForward, precision_of(DType::kFp64));
+  const auto narrow =
+      calibrated_time(calibration, c.view, Phase::kForward, precision_of(DType::kFp32));
+  const auto wide =
+      calibrated_time(calibration, c.view, Phase::kForward, precision_of(DType::kFp64));
   ASSERT_TRUE(narrow && wide);
   EXPECT_DOUBLE_EQ(wide->busy.value, 2.0 * narrow->busy.value);
 }
@@ -81,7 +84,8 @@ TEST(CalibratedTime, DoesNotGuessWhatWasNotMeasured) {
   calibration.operators = {grid({64}, {16}, {1e9})};
   const LinearCase c(64, 16, 64);
   EXPECT_FALSE(calibrated_time(calibration, c.view, Phase::kForward, precision_of(DType::kBf16)));
-  EXPECT_FALSE(calibrated_time(calibration, c.view, Phase::kBackwardInput, precision_of(DType::kFp32)));
+  EXPECT_FALSE(
+      calibrated_time(calibration, c.view, Phase::kBackwardInput, precision_of(DType::kFp32)));
 }
 
 DeviceSpec test_device() {
@@ -99,21 +103,25 @@ TEST(Roofline, LargeProductsAreLimitedByArithmetic) {
   // 2 · 4096³ FLOP at 100 TFLOP/s · 0.5.
   const LinearCase c(4096, 4096, 4096);
   const double flops = 2.0 * std::pow(4096.0, 3);
-  EXPECT_NEAR(roofline_time(test_device(), c.view, Phase::kForward, precision_of(DType::kBf16)).value,
-              flops / 50e12, 1e-9);
+  EXPECT_NEAR(
+      roofline_time(test_device(), c.view, Phase::kForward, precision_of(DType::kBf16)).value,
+      flops / 50e12, 1e-9);
 }
 
 TEST(Roofline, ThinProductsAreLimitedByTheWeight) {
   // One row: bytes ≈ 4096² · 2, at 1 TB/s · 0.5: 67 µs against 0.67 µs of arithmetic.
   const LinearCase c(1, 4096, 4096);
   const double bytes = 2.0 * (4096.0 + 4096.0 * 4096.0 + 4096.0);
-  EXPECT_NEAR(roofline_time(test_device(), c.view, Phase::kForward, precision_of(DType::kBf16)).value,
-              bytes / 0.5e12, 1e-9);
+  EXPECT_NEAR(
+      roofline_time(test_device(), c.view, Phase::kForward, precision_of(DType::kBf16)).value,
+      bytes / 0.5e12, 1e-9);
 }
 
 TEST(Roofline, NothingIsFasterThanALaunch) {
   const LinearCase c(1, 16, 16);
-  EXPECT_DOUBLE_EQ(roofline_time(test_device(), c.view, Phase::kForward, precision_of(DType::kBf16)).value, 2e-6);
+  EXPECT_DOUBLE_EQ(
+      roofline_time(test_device(), c.view, Phase::kForward, precision_of(DType::kBf16)).value,
+      2e-6);
 }
 
 TEST(OperatorSize, IsWhatTheRateDependsOn) {

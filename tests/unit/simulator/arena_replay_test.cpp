@@ -26,7 +26,8 @@ TEST(ArenaReplay, EverythingTransientIsReleased) {
   for (const RankClass& c : program.classes) {
     for (int k = 0; k < kProgramKindCount; ++k) {
       std::int64_t live = 0;
-      for (const LiveChange& change : replay_arena(c, static_cast<ProgramKind>(k)).changes) live += change.bytes;
+      for (const LiveChange& change : replay_arena(c, static_cast<ProgramKind>(k)).changes)
+        live += change.bytes;
       EXPECT_EQ(live, 0);
     }
   }
@@ -34,7 +35,8 @@ TEST(ArenaReplay, EverythingTransientIsReleased) {
 
 /// Peak of what lives within one step, first stage of two.
 std::int64_t transient_peak(const std::string& schedule, int micro_batches) {
-  const Program program = lower_tiny({.pp = 2, .micro_batches = micro_batches, .schedule = schedule, .layers = 2});
+  const Program program =
+      lower_tiny({.pp = 2, .micro_batches = micro_batches, .schedule = schedule, .layers = 2});
   const ArenaReplay replay = replay_arena(program.classes[0], ProgramKind::kTrainStep);
   return replay.memory.peak_live[0] - replay.persistent[0];
 }
@@ -49,7 +51,8 @@ TEST(ArenaReplay, OneFOneBMemoryDoesNotGrowWithMicroBatches) {
 TEST(ArenaReplay, SamplesFollowTheTimeline) {
   const Program program = lower_tiny({.pp = 2, .micro_batches = 4, .layers = 2});
   SimulateOptions options;
-  const auto result = simulate(program, testing::cluster_of(DeviceClass::kGpu, 2), unit_costs(), options);
+  const auto result =
+      simulate(program, testing::cluster_of(DeviceClass::kGpu, 2), unit_costs(), options);
   ASSERT_TRUE(result.ok());
   std::int64_t last_time = -1;
   std::int32_t last_rank = -1;

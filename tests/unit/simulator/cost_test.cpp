@@ -27,11 +27,15 @@ TEST(LinkCost, RingFormulas) {
   const std::vector<int> four{0, 1, 2, 3};
   const std::vector<int> two{0, 1};
   // Message: α + bytes/β = 1 µs + 1 ms.
-  EXPECT_NEAR(seconds(link_cost(kLink, call_of(InstructionKind::kSendActivation, 1'000'000, two))), 1.001e-3, 1e-12);
+  EXPECT_NEAR(seconds(link_cost(kLink, call_of(InstructionKind::kSendActivation, 1'000'000, two))),
+              1.001e-3, 1e-12);
   // Ring of four: three rounds of α and a quarter of the buffer each.
-  EXPECT_NEAR(seconds(link_cost(kLink, call_of(InstructionKind::kAllGather, 4'000'000, four))), 3 * 1.001e-3, 1e-12);
-  EXPECT_NEAR(seconds(link_cost(kLink, call_of(InstructionKind::kReduceScatter, 4'000'000, four))), 3 * 1.001e-3, 1e-12);
-  EXPECT_NEAR(seconds(link_cost(kLink, call_of(InstructionKind::kAllReduce, 4'000'000, four))), 6 * 1.001e-3, 1e-12);
+  EXPECT_NEAR(seconds(link_cost(kLink, call_of(InstructionKind::kAllGather, 4'000'000, four))),
+              3 * 1.001e-3, 1e-12);
+  EXPECT_NEAR(seconds(link_cost(kLink, call_of(InstructionKind::kReduceScatter, 4'000'000, four))),
+              3 * 1.001e-3, 1e-12);
+  EXPECT_NEAR(seconds(link_cost(kLink, call_of(InstructionKind::kAllReduce, 4'000'000, four))),
+              6 * 1.001e-3, 1e-12);
 }
 
 TEST(LinkCost, OneMemberCostsNothing) {
@@ -57,32 +61,38 @@ TEST(SharedMemoryCost, CopiesAndSums) {
   const std::vector<int> two{0, 1};
   // Two members, 2 MB: each sums a slice of 1 MB: 3 MB touched at 3 GB/s = 1 ms while all cores are
   // busy, half of that alone.
-  const CommunicationCost scatter = shared_memory_cost(c, rates, call_of(InstructionKind::kReduceScatter, 2'000'000, two));
+  const CommunicationCost scatter =
+      shared_memory_cost(c, rates, call_of(InstructionKind::kReduceScatter, 2'000'000, two));
   EXPECT_NEAR(to_seconds(scatter.work).value * scatter.slowdown, 1e-3, 1e-9);
   EXPECT_NEAR(to_seconds(scatter.work).value, 0.5e-3, 1e-9);
   // all_gather copies the other's 1 MB: 1 ms. all_reduce does both.
-  const CommunicationCost gather = shared_memory_cost(c, rates, call_of(InstructionKind::kAllGather, 2'000'000, two));
+  const CommunicationCost gather =
+      shared_memory_cost(c, rates, call_of(InstructionKind::kAllGather, 2'000'000, two));
   EXPECT_NEAR(to_seconds(gather.work).value * gather.slowdown, 1e-3, 1e-9);
-  const CommunicationCost reduce = shared_memory_cost(c, rates, call_of(InstructionKind::kAllReduce, 2'000'000, two));
+  const CommunicationCost reduce =
+      shared_memory_cost(c, rates, call_of(InstructionKind::kAllReduce, 2'000'000, two));
   EXPECT_NEAR(to_seconds(reduce.work).value * reduce.slowdown, 2e-3, 1e-9);
   // The receiver of a message copies it.
-  const CommunicationCost message = shared_memory_cost(c, rates, call_of(InstructionKind::kSendGradient, 1'000'000, two));
+  const CommunicationCost message =
+      shared_memory_cost(c, rates, call_of(InstructionKind::kSendGradient, 1'000'000, two));
   EXPECT_TRUE(message.receiver_only);
   EXPECT_NEAR(to_seconds(message.work).value * message.slowdown, 1e-3, 1e-9);
 }
 
 TEST(ProgramFlops, DoNotDependOnTheLayout) {
   // The model's work is the same however it is split; recompute is not used, so nothing is extra.
-  const ProgramFlops one = program_flops(lower_tiny({.micro_batches = 4, .layers = 4}), ProgramKind::kTrainStep);
-  const ProgramFlops pipeline =
-      program_flops(lower_tiny({.pp = 4, .micro_batches = 4, .layers = 4}), ProgramKind::kTrainStep);
+  const ProgramFlops one =
+      program_flops(lower_tiny({.micro_batches = 4, .layers = 4}), ProgramKind::kTrainStep);
+  const ProgramFlops pipeline = program_flops(
+      lower_tiny({.pp = 4, .micro_batches = 4, .layers = 4}), ProgramKind::kTrainStep);
   EXPECT_GT(one.model.value, 0.0);
   EXPECT_DOUBLE_EQ(one.model.value, pipeline.model.value);
   EXPECT_DOUBLE_EQ(one.executed.value, one.model.value);
 }
 
 TEST(AnalyticCosts, GpusArePredictedFromTheirSpecification) {
-  const Program program = lower_tiny({.pp = 2, .dp = 2, .micro_batches = 4, .zero = 1, .layers = 2});
+  const Program program =
+      lower_tiny({.pp = 2, .dp = 2, .micro_batches = 4, .zero = 1, .layers = 2});
   const auto cluster = resolve_cluster("4xa100-sxm-80gb");
   ASSERT_TRUE(cluster.ok());
   const auto result = simulate(program, *cluster, analytic_costs(program, *cluster));
@@ -100,7 +110,12 @@ std::shared_ptr<const Calibration> flat_calibration(int cores) {
   c->cores = cores;
   for (int k = 0; k < kOperatorKindCount; ++k) {
     for (int p = 0; p < 3; ++p) {
-      c->operators.push_back({static_cast<OperatorKind>(k), static_cast<Phase>(p), DType::kFp32, {{{1}, {1}, {1}}}, {1e9}, {1e9}});
+      c->operators.push_back({static_cast<OperatorKind>(k),
+                              static_cast<Phase>(p),
+                              DType::kFp32,
+                              {{{1}, {1}, {1}}},
+                              {1e9},
+                              {1e9}});
     }
   }
   c->streams = {{DType::kFp32, 1e9, 1e9, 1e9}};

@@ -55,11 +55,13 @@ TEST(Breakdown, CommunicationThatNothingHidesIsExposed) {
   const SimulationResult result = simulated(program, stage_costs(program, {.collective = 5}));
   const double compute = 3e-12;
   EXPECT_NEAR(result.breakdown.compute.value, compute, 1e-18);
-  EXPECT_NEAR(result.breakdown.exposed_communication.value, result.step_time.mid.value - compute, 1e-18);
+  EXPECT_NEAR(result.breakdown.exposed_communication.value, result.step_time.mid.value - compute,
+              1e-18);
 }
 
 TEST(Perfetto, TraceParsesAndMatchesEveryMessage) {
-  const Program program = lower_tiny({.pp = 3, .dp = 2, .micro_batches = 4, .zero = 1, .layers = 3});
+  const Program program =
+      lower_tiny({.pp = 3, .dp = 2, .micro_batches = 4, .zero = 1, .layers = 3});
   const SimulationResult result = simulated(program, unit_costs(), 2);
   const json trace = json::parse(perfetto_trace(program, result.timeline));
 
@@ -99,7 +101,8 @@ TEST(Perfetto, TraceParsesAndMatchesEveryMessage) {
   for (const auto& [id, ends] : flows) EXPECT_EQ(ends, std::pair(1, 1)) << id;
   std::int64_t visible = 0;
   for (const TimelineEvent& e : result.timeline.events) {
-    const auto kind = program.list(e.rank, ProgramKind::kTrainStep).instructions[e.instruction.index()].kind;
+    const auto kind =
+        program.list(e.rank, ProgramKind::kTrainStep).instructions[e.instruction.index()].kind;
     visible += kind == InstructionKind::kRelease ? 0 : 1;
   }
   EXPECT_EQ(slices, visible);
@@ -107,7 +110,8 @@ TEST(Perfetto, TraceParsesAndMatchesEveryMessage) {
 
 TEST(Perfetto, SlicesOfOneTrackNestOrFollow) {
   const Program program = lower_tiny({.pp = 3, .micro_batches = 5, .layers = 3});
-  const SimulationResult result = simulated(program, stage_costs(program, {.forward = 3, .backward = 5, .message = 2}));
+  const SimulationResult result =
+      simulated(program, stage_costs(program, {.forward = 3, .backward = 5, .message = 2}));
   const json trace = json::parse(perfetto_trace(program, result.timeline));
   std::map<std::pair<int, int>, std::vector<std::pair<double, double>>> tracks;
   for (const json& e : trace.at("traceEvents")) {
@@ -119,7 +123,8 @@ TEST(Perfetto, SlicesOfOneTrackNestOrFollow) {
     for (const auto& a : slices) {
       for (const auto& b : slices) {
         const bool apart = a.second <= b.first + 1e-12 || b.second <= a.first + 1e-12;
-        const bool nested = (a.first <= b.first && b.second <= a.second) || (b.first <= a.first && a.second <= b.second);
+        const bool nested = (a.first <= b.first && b.second <= a.second) ||
+                            (b.first <= a.first && a.second <= b.second);
         EXPECT_TRUE(apart || nested);
       }
     }
@@ -144,10 +149,12 @@ TEST(Compare, ATimelineEqualsItself) {
 
 TEST(Compare, FindsTheKindThatWasMispredicted) {
   const Program program = lower_tiny({.pp = 2, .micro_batches = 3, .layers = 2});
-  const auto predicted = simulated(program, stage_costs(program, {.forward = 1000, .backward = 2000}));
-  const auto measured = simulated(program, stage_costs(program, {.forward = 1000, .backward = 4000}));
-  const auto comparison =
-      compare_timelines(timeline_labels(program, ProgramKind::kTrainStep), predicted.timeline, measured.timeline);
+  const auto predicted =
+      simulated(program, stage_costs(program, {.forward = 1000, .backward = 2000}));
+  const auto measured =
+      simulated(program, stage_costs(program, {.forward = 1000, .backward = 4000}));
+  const auto comparison = compare_timelines(timeline_labels(program, ProgramKind::kTrainStep),
+                                            predicted.timeline, measured.timeline);
   ASSERT_TRUE(comparison.ok());
   for (const ComparisonRow& row : comparison->kinds) {
     if (row.name == instruction_name(InstructionKind::kForward)) {
@@ -168,7 +175,9 @@ TEST(Compare, RefusesAnotherProgram) {
   const auto comparison = compare_timelines(labels, result.timeline, other);
   ASSERT_FALSE(comparison.ok());
   EXPECT_EQ(comparison.error().code, "different-programs");
-  const auto empty = compare_timelines(labels, result.timeline, Timeline{result.timeline.fingerprint, ProgramKind::kTrainStep, true, {}, {}, {}});
+  const auto empty = compare_timelines(
+      labels, result.timeline,
+      Timeline{result.timeline.fingerprint, ProgramKind::kTrainStep, true, {}, {}, {}});
   ASSERT_FALSE(empty.ok());
   EXPECT_EQ(empty.error().code, "empty-timeline");
 }
@@ -207,7 +216,8 @@ TEST(TimelineJson, ReadsBackAsWritten) {
 TEST(TimelineJson, NamesWhatIsWrong) {
   const Program program = lower_tiny({.micro_batches = 1, .layers = 1});
   const SimulationResult result = simulated(program, unit_costs());
-  const std::string good = timeline_text(result.timeline, timeline_labels(program, ProgramKind::kTrainStep));
+  const std::string good =
+      timeline_text(result.timeline, timeline_labels(program, ProgramKind::kTrainStep));
   const auto broken = [&](const std::string& from, const std::string& to) {
     std::string text = good;
     const std::size_t at = text.find(from);
@@ -218,7 +228,8 @@ TEST(TimelineJson, NamesWhatIsWrong) {
     return read.ok() ? std::string() : read.error().code + " " + read.error().where;
   };
   EXPECT_EQ(broken("bayplan.timeline/1", "bayplan.timeline/9").find("unknown"), 0u);
-  EXPECT_NE(broken("\"fingerprint\":\"", "\"fingerprint\":\"x").find("/fingerprint"), std::string::npos);
+  EXPECT_NE(broken("\"fingerprint\":\"", "\"fingerprint\":\"x").find("/fingerprint"),
+            std::string::npos);
   EXPECT_NE(broken("[0,0,0,", "[7,0,0,").find("bad-row t.json:/events/0"), std::string::npos);
   EXPECT_NE(broken("[0,0,1,", "[0,0,0,").find("bad-row t.json:/events/1"), std::string::npos);
   EXPECT_NE(broken("[0,0,1,", "[0,0,1.5,").find("bad-row t.json:/events/1"), std::string::npos);

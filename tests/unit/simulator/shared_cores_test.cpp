@@ -96,7 +96,8 @@ TEST(SharedCores, CrowdingTableScalesBetweenOneAndAllCores) {
   four.crowding = {0.0, 0.0, 0.5, 1.0};  // a second core costs nothing, a third half
   const auto two = ends(four, {{0, 10 * kUnit, 1, 2.0}, {0, 10 * kUnit, 1, 2.0}});
   EXPECT_NEAR(static_cast<double>(two[0]), 10.0 * kUnit, 4);
-  const auto three = ends(four, {{0, 10 * kUnit, 1, 2.0}, {0, 10 * kUnit, 1, 2.0}, {0, 10 * kUnit, 1, 2.0}});
+  const auto three =
+      ends(four, {{0, 10 * kUnit, 1, 2.0}, {0, 10 * kUnit, 1, 2.0}, {0, 10 * kUnit, 1, 2.0}});
   EXPECT_NEAR(static_cast<double>(three[0]), 15.0 * kUnit, 8);
 }
 

@@ -31,7 +31,8 @@ TEST(Simulate, OneFOneBTakesItsTextbookTime) {
 
 TEST(Simulate, GPipeHasTheSameBubbleAsOneFOneB) {
   // (m+p-1)F + (m+p-1)B = 11·1 + 11·2 = 33.
-  const Program program = lower_tiny({.pp = 4, .micro_batches = 8, .schedule = "gpipe", .layers = 4});
+  const Program program =
+      lower_tiny({.pp = 4, .micro_batches = 8, .schedule = "gpipe", .layers = 4});
   EXPECT_EQ(step_of(program, cluster_of(DeviceClass::kGpu, 4), stage_costs(program, {})), 33);
 }
 
@@ -42,14 +43,16 @@ TEST(Simulate, SingleRankAddsUpItsWork) {
   for (const Instruction& i : program.list(0, ProgramKind::kTrainStep).instructions) {
     groups += i.kind == InstructionKind::kOptimizerStep ? 1 : 0;
   }
-  EXPECT_EQ(step_of(program, cluster_of(DeviceClass::kGpu, 1), stage_costs(program, {.optimizer = 10})),
-            5 * 3 + 10 * groups);
+  EXPECT_EQ(
+      step_of(program, cluster_of(DeviceClass::kGpu, 1), stage_costs(program, {.optimizer = 10})),
+      5 * 3 + 10 * groups);
 }
 
 TEST(Simulate, MessagesDelayTheirReceiver) {
   // Two stages, one micro-batch, messages of 7: F, 7, F, B, 7, B = 1+7+1+2+7+2 = 20.
   const Program program = lower_tiny({.pp = 2, .micro_batches = 1, .layers = 2});
-  EXPECT_EQ(step_of(program, cluster_of(DeviceClass::kGpu, 2), stage_costs(program, {.message = 7})), 20);
+  EXPECT_EQ(
+      step_of(program, cluster_of(DeviceClass::kGpu, 2), stage_costs(program, {.message = 7})), 20);
 }
 
 TEST(Simulate, CollectivesWaitForTheSlowestMember) {
@@ -61,16 +64,18 @@ TEST(Simulate, CollectivesWaitForTheSlowestMember) {
   for (const Instruction& i : program.list(0, ProgramKind::kTrainStep).instructions) {
     collectives += is_collective(i.kind) ? 1 : 0;
   }
-  EXPECT_EQ(step_of(program, cluster_of(DeviceClass::kGpu, 2), stage_costs(program, {.collective = 5})),
-            1 + 5 * collectives);
+  EXPECT_EQ(
+      step_of(program, cluster_of(DeviceClass::kGpu, 2), stage_costs(program, {.collective = 5})),
+      1 + 5 * collectives);
 }
 
 TEST(Simulate, StepsStartTogetherAndTakeTheSameTime) {
-  const Program program = lower_tiny({.pp = 2, .dp = 2, .micro_batches = 3, .zero = 1, .layers = 2});
+  const Program program =
+      lower_tiny({.pp = 2, .dp = 2, .micro_batches = 3, .zero = 1, .layers = 2});
   SimulateOptions options;
   options.steps = 3;
-  const auto result =
-      simulate(program, cluster_of(DeviceClass::kGpu, 4), stage_costs(program, {.message = 1, .collective = 2}), options);
+  const auto result = simulate(program, cluster_of(DeviceClass::kGpu, 4),
+                               stage_costs(program, {.message = 1, .collective = 2}), options);
   ASSERT_TRUE(result.ok());
   ASSERT_EQ(result->timeline.step_times.size(), 3u);
   EXPECT_EQ(result->timeline.step_times[0], result->timeline.step_times[1]);
@@ -86,7 +91,8 @@ TEST(Simulate, RanksOfACpuNodeShareItsCores) {
   const std::int64_t shared = step_of(program, cluster_of(DeviceClass::kCpu, 4, 2), costs);
   EXPECT_NEAR(static_cast<double>(shared), 12e6, 100.0);
   costs.nodes[0].cores = 4;
-  EXPECT_NEAR(static_cast<double>(step_of(program, cluster_of(DeviceClass::kCpu, 4, 4), costs)), 6e6, 100.0);
+  EXPECT_NEAR(static_cast<double>(step_of(program, cluster_of(DeviceClass::kCpu, 4, 4), costs)),
+              6e6, 100.0);
 }
 
 TEST(Simulate, ReceiverCopiesMessagesOnItsCore) {
@@ -101,7 +107,8 @@ TEST(Simulate, ReceiverCopiesMessagesOnItsCore) {
   };
   costs.nodes.resize(1);
   costs.nodes[0].cores = 4;
-  EXPECT_NEAR(static_cast<double>(step_of(program, cluster_of(DeviceClass::kCpu, 2, 4), costs)), 20e6, 100.0);
+  EXPECT_NEAR(static_cast<double>(step_of(program, cluster_of(DeviceClass::kCpu, 2, 4), costs)),
+              20e6, 100.0);
 }
 
 TEST(Simulate, LaunchesLimitAnAsynchronousDevice) {
@@ -140,8 +147,11 @@ TEST(Simulate, IntervalEnclosesTheStep) {
 }
 
 TEST(Simulate, TheSameInputGivesTheSameTimeline) {
-  const Program program = lower_tiny({.pp = 3, .dp = 2, .micro_batches = 4, .zero = 1, .layers = 3});
-  CostModel costs = stage_costs(program, {.forward = 1'234'567, .backward = 2'345'678, .message = 345'678, .collective = 45'678});
+  const Program program =
+      lower_tiny({.pp = 3, .dp = 2, .micro_batches = 4, .zero = 1, .layers = 3});
+  CostModel costs = stage_costs(
+      program,
+      {.forward = 1'234'567, .backward = 2'345'678, .message = 345'678, .collective = 45'678});
   costs.nodes.resize(1);
   costs.nodes[0].cores = 2;
   const Cluster cluster = cluster_of(DeviceClass::kCpu, 6, 2);
@@ -162,7 +172,8 @@ TEST(Simulate, EventsKeepTheSemantics) {
       costs.nodes.resize(device == DeviceClass::kCpu ? 1 : 0);
       if (device == DeviceClass::kCpu) costs.nodes[0].cores = 2;
       const auto result = simulate(program, cluster_of(device, program.world_size(), 2), costs);
-      ASSERT_TRUE(result.ok()) << bayplan::testing::to_string(plan) << ": " << result.error().message;
+      ASSERT_TRUE(result.ok()) << bayplan::testing::to_string(plan) << ": "
+                               << result.error().message;
       const auto& events = result->timeline.events;
       std::size_t base = 0;
       for (int rank = 0; rank < program.world_size(); ++rank) {
@@ -176,7 +187,8 @@ TEST(Simulate, EventsKeepTheSemantics) {
           EXPECT_LE(e.start, e.end);
           const Instruction& instruction = list.instructions[i];
           std::int64_t& last = stream_end[static_cast<std::size_t>(instruction.stream)];
-          const bool same_call = i > 0 && instruction.fuse >= 0 && list.instructions[i - 1].fuse == instruction.fuse;
+          const bool same_call =
+              i > 0 && instruction.fuse >= 0 && list.instructions[i - 1].fuse == instruction.fuse;
           EXPECT_TRUE(same_call || e.start.value >= last);
           last = std::max(last, e.end.value);
           for (std::int32_t w = instruction.waits.begin; w < instruction.waits.end; ++w) {
@@ -192,14 +204,17 @@ TEST(Simulate, EventsKeepTheSemantics) {
 
 TEST(Simulate, NamesTheRanksThatDeadlock) {
   Program program = lower_tiny({.pp = 2, .micro_batches = 1, .layers = 2});
-  InstructionList& list = program.classes[1].programs[static_cast<std::size_t>(ProgramKind::kTrainStep)];
+  InstructionList& list =
+      program.classes[1].programs[static_cast<std::size_t>(ProgramKind::kTrainStep)];
   for (Instruction& i : list.instructions) {
-    if (i.kind == InstructionKind::kRecvActivation) i.unit = UnitId(99);  // another tensor than is sent
+    if (i.kind == InstructionKind::kRecvActivation)
+      i.unit = UnitId(99);  // another tensor than is sent
   }
   const auto result = simulate(program, cluster_of(DeviceClass::kGpu, 2), unit_costs());
   ASSERT_FALSE(result.ok());
   EXPECT_EQ(result.error().code, "deadlock");
-  EXPECT_NE(result.error().message.find("rank 0 waits"), std::string::npos) << result.error().message;
+  EXPECT_NE(result.error().message.find("rank 0 waits"), std::string::npos)
+      << result.error().message;
   EXPECT_NE(result.error().message.find("send_act"), std::string::npos) << result.error().message;
 }
 

@@ -36,7 +36,8 @@ inline CostModel stage_costs(const Program& program, const StageCosts& costs) {
     if (!i.unit.valid() || is_matched(i.kind)) return cost;
     const ProgramUnit& unit = program.units[i.unit.index()];
     bool first = true;
-    for (std::size_t u = 0; u < i.unit.index(); ++u) first = first && program.units[u].stage != unit.stage;
+    for (std::size_t u = 0; u < i.unit.index(); ++u)
+      first = first && program.units[u].stage != unit.stage;
     if (!first) return cost;
     static_cast<void>(rank_class);
     const bool forward = i.kind == InstructionKind::kForward;

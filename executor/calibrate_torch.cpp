@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <thread>
 
 #include "executor/calibrate/machine_bench.h"
@@ -46,8 +47,11 @@ Axis3 axes_of(OperatorKind kind) {
 constexpr double kLeastPointSeconds = 0.001;
 // A call longer than this is left out; its rate is that of the next smaller size.
 constexpr double kLongestCall = 0.008;
-// Passes over all grids, some seconds apart: what disturbs one pass rarely disturbs the other.
-constexpr int kPasses = 2;
+// Passes over all grids, some seconds apart, of which the median counts: what disturbs one pass
+// rarely disturbs another, and a run meets the machine in its usual state, not in its best.
+constexpr int kMostPasses = 5;
+constexpr double kPassSeconds = 15.0;
+constexpr double kThreadSeconds = 0.1;
 constexpr std::array<DType, 2> kDTypes = {DType::kFp32, DType::kBf16};
 
 int usable_cores() {
@@ -70,11 +74,13 @@ class Calibrator {
       : options_(options),
         progress_(progress),
         cores_(options.cores > 0 ? options.cores : usable_cores()) {
+    passes_ = static_cast<int>(
+        std::clamp(options.budget_seconds / kPassSeconds, 1.0, double{kMostPasses}));
     std::int64_t phases = 0;
     for (int k = 0; k < kOperatorKindCount; ++k)
       phases += 3 * point_count(axes_of(static_cast<OperatorKind>(k)));
     // The rest is for calls longer than their share, filling tensors, warming up and threads.
-    const double points = static_cast<double>(phases) * kDTypes.size() * kPasses;
+    const double points = static_cast<double>(phases) * kDTypes.size() * passes_;
     point_seconds_ = std::max(kLeastPointSeconds, 0.25 * options.budget_seconds / points);
     stream_seconds_ = std::max(0.02, 0.003 * options.budget_seconds);
   }
@@ -88,16 +94,19 @@ class Calibrator {
     measure_machine(c);
     measure_crowding(c);
     measure_threads(c);
-    std::vector<KindGrids> all;
-    for (const DType dtype : kDTypes) {
-      for (int k = 0; k < kOperatorKindCount; ++k)
-        all.push_back(empty_grids(static_cast<OperatorKind>(k), dtype));
+    std::vector<std::vector<KindGrids>> passes(static_cast<std::size_t>(passes_));
+    for (std::vector<KindGrids>& pass : passes) {
+      for (const DType dtype : kDTypes) {
+        for (int k = 0; k < kOperatorKindCount; ++k) {
+          pass.push_back(empty_grids(static_cast<OperatorKind>(k), dtype));
+          measure_kind(pass.back());
+        }
+      }
     }
-    for (int pass = 0; pass < kPasses; ++pass) {
-      for (KindGrids& grids : all) measure_kind(grids);
-    }
-    for (KindGrids& grids : all) {
-      for (RateGrid& grid : grids) keep(c, std::move(grid));
+    for (std::size_t g = 0; g < passes[0].size(); ++g) {
+      for (std::size_t phase = 0; phase < passes[0][g].size(); ++phase) {
+        keep(c, combine(passes, g, phase));
+      }
     }
     report("done", 1.0);
     return c;
@@ -170,25 +179,32 @@ class Calibrator {
     done_ = 0.15;
   }
 
+  /// Short: tens of microseconds; long: enough work for any number of tasks.
+  static std::array<OperatorSize, 2> thread_sizes(OperatorKind kind) {
+    if (kind == OperatorKind::kLinear) return {{{256, 128, 128}, {1024, 512, 1024}}};
+    if (kind == OperatorKind::kLmHeadLoss) return {{{256, 128, 256}, {512, 256, 4096}}};
+    if (kind == OperatorKind::kAttention) return {{{4, 64, 32}, {16, 256, 64}}};
+    if (kind == OperatorKind::kRope) return {{{256, 192, 64}, {1024, 3072, 256}}};
+    return {{{256, 128, 1}, {2048, 1024, 1}}};
+  }
+
   void measure_threads(Calibration& c) {
-    // Short: a few tasks of some tens of microseconds; long: enough work for any number of tasks.
-    const OperatorPoint short_call = point_of(OperatorKind::kLinear, {256, 128, 128});
-    const OperatorPoint long_call = point_of(OperatorKind::kLinear, {1024, 512, 1024});
-    const auto time = [&](const OperatorPoint& point, int threads) {
-      return bench_.time(point, precision_of(DType::kFp32), {1, threads, stream_seconds_, 0.0})[0]
-          ->alone;
-    };
-    const double short_time = time(short_call, 1);
-    const double long_time = time(long_call, 1);
+    const Precision precision = precision_of(DType::kFp32);
     for (const int threads : worker_counts()) {
       if (threads == 1) continue;
-      ThreadEfficiency e;
-      e.threads = threads;
-      e.short_time = Seconds(short_time);
-      e.long_time = Seconds(long_time);
-      e.short_call = short_time / (threads * time(short_call, threads));
-      e.long_call = long_time / (threads * time(long_call, threads));
-      c.threads.push_back(e);
+      for (int k = 0; k < kOperatorKindCount; ++k) {
+        const auto kind = static_cast<OperatorKind>(k);
+        const auto sizes = thread_sizes(kind);
+        const auto time = [&](const OperatorSize& size) {
+          return bench_.time_threads(point_of(kind, size), precision, threads, kThreadSeconds);
+        };
+        const ThreadTimes short_call = time(sizes[0]), long_call = time(sizes[1]);
+        const auto efficiency = [threads](const ThreadTimes& t) {
+          return std::min(1.0, t.one / (threads * t.several));
+        };
+        c.threads.push_back({kind, threads, efficiency(short_call), efficiency(long_call),
+                             Seconds(short_call.one), Seconds(long_call.one)});
+      }
     }
     done_ = 0.2;
   }
@@ -216,7 +232,26 @@ class Calibrator {
         for (std::size_t k = 0; k < axes[2].size(); ++k) measure_point(grids, {i, j, k});
       }
     }
-    done_ += 0.8 / (kPasses * kOperatorKindCount * kDTypes.size());
+    done_ += 0.8 / (passes_ * kOperatorKindCount * kDTypes.size());
+  }
+
+  /// The median of the passes; noise must not make a crowded machine look faster than an idle one.
+  static RateGrid combine(const std::vector<std::vector<KindGrids>>& passes, std::size_t kind,
+                          std::size_t phase) {
+    RateGrid grid = passes[0][kind][phase];
+    for (std::size_t i = 0; i < grid.busy.size(); ++i) {
+      std::vector<double> busy, alone;
+      for (const std::vector<KindGrids>& pass : passes) {
+        const RateGrid& g = pass[kind][phase];
+        if (g.busy[i] == 0.0) continue;
+        busy.push_back(g.busy[i]);
+        alone.push_back(g.alone[i]);
+      }
+      if (busy.empty()) continue;
+      grid.busy[i] = median(busy);
+      grid.alone[i] = std::max(grid.busy[i], median(alone));
+    }
+    return grid;
   }
 
   static void keep(Calibration& c, RateGrid grid) {
@@ -243,12 +278,8 @@ class Calibrator {
     for (std::size_t p = 0; p < grids.size(); ++p) {
       const double work = work_of(point, precision, static_cast<Phase>(p));
       if (!times[p] || work <= 0.0) continue;
-      // The best pass counts, and noise must not make a crowded machine look faster than an idle
-      // one.
-      double& busy = grids[p].busy[index_of(grids[p], at)];
-      double& alone = grids[p].alone[index_of(grids[p], at)];
-      busy = std::max(busy, work / times[p]->busy);
-      alone = std::max({alone, busy, work / times[p]->alone});
+      grids[p].busy[index_of(grids[p], at)] = work / times[p]->busy;
+      grids[p].alone[index_of(grids[p], at)] = work / times[p]->alone;
     }
   }
 
@@ -306,6 +337,7 @@ class Calibrator {
   CalibrateOptions options_;
   const std::function<void(double, const std::string&)>& progress_;
   int cores_;
+  int passes_ = 1;
   OperatorBench bench_;
   double point_seconds_ = 0.0;
   double stream_seconds_ = 0.0;

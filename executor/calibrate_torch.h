@@ -12,7 +12,7 @@
 namespace bayplan::exec {
 
 struct CalibrateOptions {
-  double budget_seconds = 40.0;  // about how long to take; more gives steadier numbers
+  double budget_seconds = 80.0;  // about how long to take; more gives steadier numbers
   int cores = 0;                 // 0: all that the process may use
 };
 

@@ -3,10 +3,12 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <thread>
 #include <vector>
 
 #include "executor/memory/allocator_hook_torch.h"
@@ -24,6 +26,8 @@ constexpr std::int64_t kRotatedBytes = std::int64_t{4} << 20;
 constexpr std::int64_t kMostCopies = 16;
 
 constexpr std::int64_t kRopeHeadDim = 64;
+constexpr std::int64_t kLeastRounds = 2;
+constexpr std::int64_t kRoundCalls = 4;
 
 constexpr std::int64_t kWorkerBytes = std::int64_t{96} << 20;
 constexpr std::int64_t kPatternValues = std::int64_t{1} << 16;
@@ -273,6 +277,41 @@ double OperatorBench::calls_per_second(const OperatorPoint& point, const Precisi
                      return [&w, forward](std::int64_t call) { w.run(forward, call); };
                    })
       .calls_per_second;
+}
+
+ThreadTimes OperatorBench::time_threads(const OperatorPoint& point, const Precision& precision,
+                                        int threads, double seconds) {
+  BAYPLAN_CHECK(fits(point, precision), "an operator larger than a worker's memory");
+  std::vector<KernelFunction> phases;
+  for (const KernelFunction phase : phases_of(point.op.kind)) {
+    if (phase != nullptr && !(operator_spec(point.op.kind).gradient_is_identity && !phases.empty()))
+      phases.push_back(phase);
+  }
+  Worker& w = worker(0);
+  std::array<std::vector<double>, 2> times;
+  const auto work = [&] {
+    using Clock = std::chrono::steady_clock;
+    at::set_num_threads(1);
+    w.prepare(point, precision, threads);
+    const Clock::time_point start = Clock::now();
+    for (std::int64_t round = 0;; ++round) {
+      for (std::size_t several = 0; several < times.size(); ++several) {
+        for (OpCall& call : w.copies) call.threads = several != 0 ? threads : 1;
+        for (std::int64_t call = 0; call < kRoundCalls; ++call) {
+          const Clock::time_point from = Clock::now();
+          for (const KernelFunction phase : phases) w.run(phase, round * kRoundCalls + call);
+          const double taken = std::chrono::duration<double>(Clock::now() - from).count();
+          if (call > 0) times[several].push_back(taken);  // the first one wakes the team
+        }
+      }
+      if (round >= kLeastRounds &&
+          std::chrono::duration<double>(Clock::now() - start).count() > seconds)
+        return;
+    }
+  };
+  std::thread(work).join();  // a rank's thread is fresh, too, and has a team of its own
+  const auto phase_count = static_cast<double>(phases.size());
+  return {median(times[0]) / phase_count, median(times[1]) / phase_count};
 }
 
 OperatorPoint point_of(OperatorKind kind, const std::array<std::int64_t, 3>& size) {

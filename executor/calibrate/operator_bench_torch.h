@@ -28,6 +28,12 @@ struct BenchOptions {
 /// Time of each phase; nullopt: the operator has no such phase, or an earlier one takes too long.
 using PhaseTimes = std::array<std::optional<GangTime>, 3>;
 
+/// Seconds of a phase, on average over the phases, with one thread and with several.
+struct ThreadTimes {
+  double one = 0.0;
+  double several = 0.0;
+};
+
 /// Keeps each worker's memory from one point to the next.
 class OperatorBench {
  public:
@@ -41,6 +47,9 @@ class OperatorBench {
   /// Forward calls per second of all workers together.
   double calls_per_second(const OperatorPoint& point, const Precision& precision,
                           const BenchOptions& options);
+  /// Alternates between one thread and `threads`, so that both see the same machine.
+  ThreadTimes time_threads(const OperatorPoint& point, const Precision& precision, int threads,
+                           double seconds);
 
  private:
   struct Worker;

@@ -26,13 +26,6 @@ struct WorkerTime {
   std::exception_ptr failure;
 };
 
-/// Lower quartile: what a call takes when nothing else on the machine gets in the way.
-double typical(std::vector<double>& values) {
-  const auto at = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 4);
-  std::nth_element(values.begin(), at, values.end());
-  return *at;
-}
-
 /// Gives each worker a processor of its own, as far as they go; the scheduler takes a while to
 /// spread new threads.
 void pin_to_processor(int worker) {
@@ -66,6 +59,12 @@ void time_calls(const GangOptions& options, const TimedCall& call, WorkerTime& o
 
 }  // namespace
 
+double median(std::vector<double>& values) {
+  const auto at = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), at, values.end());
+  return *at;
+}
+
 GangTime time_gang(const GangOptions& options, const std::function<TimedCall(int worker)>& make) {
   std::vector<WorkerTime> times(static_cast<std::size_t>(options.workers));
   std::barrier<> ready(options.workers);
@@ -85,7 +84,7 @@ GangTime time_gang(const GangOptions& options, const std::function<TimedCall(int
       if (worker == 0 && !out.failure) {
         WorkerTime first;
         time_calls(options, call, first);
-        out.alone = typical(first.calls);
+        out.alone = median(first.calls);
       }
     } catch (...) {
       out.failure = std::current_exception();
@@ -119,7 +118,7 @@ GangTime time_gang(const GangOptions& options, const std::function<TimedCall(int
   }
   for (WorkerTime& t : times) {
     result.calls_per_second += static_cast<double>(t.calls.size()) / t.total;
-    result.busy += typical(t.calls) / options.workers;
+    result.busy += median(t.calls) / options.workers;
   }
   return result;
 }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <vector>
 
 namespace bayplan::exec {
 
@@ -19,10 +20,13 @@ struct GangOptions {
 };
 
 struct GangTime {
-  double busy = 0.0;   // seconds per call: mean over workers of each one's lower quartile
-  double alone = 0.0;  // the first worker's lower quartile while the others wait
+  double busy = 0.0;              // seconds per call: mean over workers of each one's median
+  double alone = 0.0;             // the first worker's median while the others wait
   double calls_per_second = 0.0;  // all workers together
 };
+
+/// Reorders the values.
+double median(std::vector<double>& values);
 
 /// `make` runs once on each worker's thread and returns its call; everybody warms up before the
 /// clock starts, then the first worker times alone, then all together. Nobody stops before all

@@ -32,6 +32,53 @@ class FileData final : public DataSource {
   std::int64_t count_;
 };
 
+/// splitmix64 (Steele et al., OOPSLA 2014) as a function of its counter.
+std::uint64_t hash(std::uint64_t seed, std::uint64_t counter) {
+  std::uint64_t z = (seed * 0xD1342543DE82EF95ull) + (counter + 1) * 0x9E3779B97F4A7C15ull;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
+  return z ^ (z >> 31);
+}
+
+/// A Feistel network permutes [0, 4^w); whoever lands at or beyond the count goes through again.
+class ShuffledData final : public DataSource {
+ public:
+  ShuffledData(std::unique_ptr<DataSource> data, std::uint64_t seed)
+      : data_(std::move(data)), seed_(seed) {
+    while ((std::int64_t{1} << (2 * half_bits_)) < data_->sample_count()) ++half_bits_;
+  }
+
+  std::int64_t sample_count() const override { return data_->sample_count(); }
+  std::int64_t seq() const override { return data_->seq(); }
+  void read(std::int64_t sample, std::int32_t* ids, std::int32_t* labels) const override {
+    const std::int64_t count = data_->sample_count();
+    const auto epoch = static_cast<std::uint64_t>(sample / count);
+    auto at = static_cast<std::uint64_t>(sample % count);
+    do {
+      at = permute(at, epoch);
+    } while (at >= static_cast<std::uint64_t>(count));
+    data_->read(static_cast<std::int64_t>(at), ids, labels);
+  }
+
+ private:
+  std::uint64_t permute(std::uint64_t at, std::uint64_t epoch) const {
+    constexpr std::uint64_t kRounds = 4;
+    const std::uint64_t mask = (std::uint64_t{1} << half_bits_) - 1;
+    std::uint64_t left = at >> half_bits_, right = at & mask;
+    for (std::uint64_t round = 0; round < kRounds; ++round) {
+      const std::uint64_t key = hash(seed_, epoch * kRounds + round);
+      const std::uint64_t mixed = left ^ (hash(key, right) & mask);
+      left = right;
+      right = mixed;
+    }
+    return left << half_bits_ | right;
+  }
+
+  std::unique_ptr<DataSource> data_;
+  std::uint64_t seed_;
+  int half_bits_ = 1;
+};
+
 /// Token p of an endless stream is a hash of (seed, p).
 class SyntheticData final : public DataSource {
  public:
@@ -49,12 +96,8 @@ class SyntheticData final : public DataSource {
   }
 
  private:
-  /// splitmix64 (Steele et al., OOPSLA 2014) as a function of its counter.
   std::int32_t token(std::uint64_t position) const {
-    std::uint64_t z = (seed_ * 0xD1342543DE82EF95ull) + (position + 1) * 0x9E3779B97F4A7C15ull;
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
-    return static_cast<std::int32_t>((z ^ (z >> 31)) % static_cast<std::uint64_t>(vocab_));
+    return static_cast<std::int32_t>(hash(seed_, position) % static_cast<std::uint64_t>(vocab_));
   }
 
   std::uint64_t seed_;
@@ -92,6 +135,10 @@ Result<std::unique_ptr<DataSource>> open_data(const std::string& path, std::int6
                  path, "use a longer file or a shorter --seq"};
   }
   return std::unique_ptr<DataSource>(std::make_unique<FileData>(file, seq, first, count));
+}
+
+std::unique_ptr<DataSource> shuffled_data(std::unique_ptr<DataSource> data, std::uint64_t seed) {
+  return std::make_unique<ShuffledData>(std::move(data), seed);
 }
 
 std::unique_ptr<DataSource> synthetic_data(std::uint64_t seed, std::int64_t seq,

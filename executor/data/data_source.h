@@ -29,6 +29,10 @@ Result<std::unique_ptr<DataSource>> open_data(const std::string& path, std::int6
                                               std::int64_t vocab, Split split,
                                               double held_out_fraction);
 
+/// Every epoch of `data` in an order of its own: sample i of epoch e is sample P(seed, e)(i) of
+/// `data`, P a permutation of its samples. Needs no memory, and any sample can be read directly.
+std::unique_ptr<DataSource> shuffled_data(std::unique_ptr<DataSource> data, std::uint64_t seed);
+
 /// Seeded tokens, independent of the layout.
 std::unique_ptr<DataSource> synthetic_data(std::uint64_t seed, std::int64_t seq,
                                            std::int64_t vocab);

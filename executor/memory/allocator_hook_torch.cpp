@@ -30,10 +30,19 @@ void release_block(void* block) {
   if (block != nullptr) header_of(block)->region->release(block);
 }
 
+c10::Allocator* unhooked_allocator = nullptr;
+
+void release_raw(void* block) {
+  if (block == nullptr) return;
+  if (region_of_thread != nullptr && region_of_thread->contains(block)) {
+    region_of_thread->release(block);
+  } else {
+    unhooked_allocator->raw_deallocate(block);
+  }
+}
+
 class HookedAllocator final : public c10::Allocator {
  public:
-  explicit HookedAllocator(c10::Allocator* fallback) : fallback_(fallback) {}
-
   c10::DataPtr allocate(std::size_t bytes) override {
     WorkspaceRegion* region = region_of_thread;
     if (region != nullptr) {
@@ -45,15 +54,15 @@ class HookedAllocator final : public c10::Allocator {
                           "allocation of " + std::to_string(bytes) +
                               " bytes during a step, by a thread that no instruction runs on");
     }
-    return fallback_->allocate(bytes);
+    return unhooked_allocator->allocate(bytes);
   }
+
+  /// For users of raw_allocate (oneDNN's scratch memory), who free on the allocating thread.
+  c10::DeleterFnPtr raw_deleter() const override { return &release_raw; }
 
   void copy_data(void* destination, const void* source, std::size_t count) const override {
     std::memcpy(destination, source, count);
   }
-
- private:
-  c10::Allocator* fallback_;
 };
 
 }  // namespace
@@ -99,8 +108,10 @@ void install_allocator_hook() {
   // The wheel's allocator has priority 0; ours must stay installed for the life of the process.
   constexpr std::uint8_t kPriority = 100;
   static std::once_flag once;
-  std::call_once(
-      once, [] { c10::SetCPUAllocator(new HookedAllocator(c10::GetCPUAllocator()), kPriority); });
+  std::call_once(once, [] {
+    unhooked_allocator = c10::GetCPUAllocator();
+    c10::SetCPUAllocator(new HookedAllocator, kPriority);  // outlives every static object
+  });
 }
 
 WorkspaceRegion* current_region() { return region_of_thread; }

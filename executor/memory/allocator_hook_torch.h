@@ -29,6 +29,7 @@ class WorkspaceRegion {
   /// Throws ExecutorError when the region is too small.
   void* allocate(std::size_t bytes);
   void release(void* block);
+  bool contains(const void* block) const { return block >= begin_ && block < end_; }
 
   /// Share `index` of `count` equal shares of the bytes that are free now, for another thread.
   WorkspaceRegion share(int index, int count) const;

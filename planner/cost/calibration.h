@@ -33,12 +33,14 @@ struct RateGrid {
   friend bool operator==(const RateGrid&, const RateGrid&) = default;
 };
 
-/// Time with one thread over (threads · time with `threads`), for a short and for a long call.
+/// Time of an operator's phases with one thread over (threads · time with `threads`), nothing else
+/// running, for a short and for a long call.
 struct ThreadEfficiency {
+  OperatorKind kind{};
   int threads = 2;
   double short_call = 1.0;
   double long_call = 1.0;
-  Seconds short_time;  // what the calls take with one thread
+  Seconds short_time;  // what a phase takes with one thread, on average
   Seconds long_time;
   friend bool operator==(const ThreadEfficiency&, const ThreadEfficiency&) = default;
 };

@@ -131,6 +131,7 @@ Result<StreamRates> read_streams(const JsonCursor& at) {
 Result<ThreadEfficiency> read_threads(const JsonCursor& at) {
   ThreadEfficiency t;
   ObjectReader r(at);
+  r.required("operator", t.kind, read_kind);
   r.required("threads", t.threads, [](const JsonCursor& c) { return c.integer(2, kMostCores); });
   r.required("short_call", t.short_call, factor(1e-6, 10.0));
   r.required("long_call", t.long_call, factor(1e-6, 10.0));
@@ -214,7 +215,8 @@ std::string calibration_text(const Calibration& c) {
                       {"streams", ordered_json::array()},
                       {"operators", ordered_json::array()}};
   for (const ThreadEfficiency& t : c.threads) {
-    out["threads"].push_back({{"threads", t.threads},
+    out["threads"].push_back({{"operator", operator_spec(t.kind).name},
+                              {"threads", t.threads},
                               {"short_call", t.short_call},
                               {"long_call", t.long_call},
                               {"short_time", exact_duration(t.short_time)},

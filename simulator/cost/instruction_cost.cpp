@@ -10,17 +10,35 @@ namespace bayplan::sim {
 namespace {
 
 /// How much of `threads` cores a call of `seconds` (one thread) makes use of.
-double thread_efficiency(const Calibration& calibration, int threads, double seconds) {
-  if (threads <= 1 || calibration.threads.empty()) return 1.0;
-  const ThreadEfficiency* nearest = &calibration.threads.front();
+double thread_efficiency(const Calibration& calibration, OperatorKind kind, int threads,
+                         double seconds) {
+  const ThreadEfficiency* nearest = nullptr;
   for (const ThreadEfficiency& e : calibration.threads) {
-    if (std::abs(e.threads - threads) < std::abs(nearest->threads - threads)) nearest = &e;
+    if (e.kind != kind) continue;
+    if (nearest == nullptr || std::abs(e.threads - threads) < std::abs(nearest->threads - threads))
+      nearest = &e;
   }
+  if (nearest == nullptr) return 1.0;
   const double from = std::log(nearest->short_time.value);
   const double to = std::log(nearest->long_time.value);
   if (!(to > from) || seconds <= 0.0) return nearest->short_call;
   const double share = std::clamp((std::log(seconds) - from) / (to - from), 0.0, 1.0);
   return nearest->short_call + share * (nearest->long_call - nearest->short_call);
+}
+
+/// Speed-up of a call by `threads` threads, less the slowdown by crowding: the node applies that
+/// to whatever runs, and the measured efficiency has it in already.
+double thread_speedup(const Calibration& calibration, OperatorKind kind, int threads,
+                      const CoreTime& time) {
+  if (threads <= 1) return 1.0;
+  double crowding = 0.0;
+  if (!calibration.crowding.empty()) {
+    crowding =
+        calibration
+            .crowding[std::min(static_cast<std::size_t>(threads), calibration.crowding.size()) - 1];
+  }
+  const double slowdown = 1.0 + (time.busy.value / time.alone.value - 1.0) * crowding;
+  return threads * slowdown * thread_efficiency(calibration, kind, threads, time.alone.value);
 }
 
 }  // namespace
@@ -113,11 +131,11 @@ InstructionCosts::PhaseTime InstructionCosts::time_phase(const OperatorView& vie
   time.calls = 1;
   if (device_.calibration != nullptr) {
     if (const auto core = calibrated_time(*device_.calibration, view, phase, precision)) {
-      const int threads = std::max(program_->threads_per_rank, 1);
-      const double used =
-          threads * thread_efficiency(*device_.calibration, threads, core->alone.value);
-      time.busy = core->busy.value / used;
-      time.alone = core->alone.value / used;
+      if (core->alone.value == 0.0) return time;
+      const double speedup =
+          thread_speedup(*device_.calibration, view.op->kind, program_->threads_per_rank, *core);
+      time.busy = core->busy.value / speedup;
+      time.alone = core->alone.value / speedup;
       return time;
     }
   }

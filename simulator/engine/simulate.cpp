@@ -37,6 +37,15 @@ Status check(const Program& program, const Cluster& cluster, const SimulateOptio
                      std::to_string(cluster.device_count()) + " devices",
                  "cluster", "choose a larger cluster, or plan again for this one"};
   }
+  for (const RankClass& c : program.classes) {
+    for (const Instruction& i :
+         c.programs[static_cast<std::size_t>(options.program)].instructions) {
+      if (!i.predicate.valid() && !i.run_time_count.valid()) continue;
+      return Error{"unsupported-program",
+                   "an instruction has a predicate or a run-time count, which are not simulated",
+                   "program", "simulate a plan without them"};
+    }
+  }
   if (options.steps < 1) {
     return Error{"bad-steps",
                  "steps is " + std::to_string(options.steps) + ", which is less than 1", "steps",

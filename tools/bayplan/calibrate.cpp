@@ -20,7 +20,7 @@ namespace {
 
 struct CalibrateArguments {
   std::string output;
-  std::string budget = "30s";
+  std::string budget = "80s";
 };
 
 /// The output's folder, made if needed, before minutes are spent on measuring.
@@ -92,7 +92,7 @@ std::function<Outcome(bool)> declare_calibrate(CLI::App& app) {
                  "Calibration file (default: $XDG_CACHE_HOME/bayplan/calibration.json, which "
                  "localhost reads)")
       ->type_name("FILE");
-  app.add_option("--budget", arguments->budget, "Time to spend, with its unit (default: 30s)")
+  app.add_option("--budget", arguments->budget, "Time to spend, with its unit (default: 80s)")
       ->type_name("TIME");
   return [arguments](bool json) { return run_calibrate(*arguments, json); };
 }

@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::chrono::seconds kQuiet{2};
 constexpr std::chrono::milliseconds kBetween{100};
+constexpr std::chrono::seconds kBetweenLines{15};  // where there is no terminal to draw on
 constexpr int kWidth = 30;
 
 }  // namespace
@@ -23,8 +24,13 @@ ProgressBar::~ProgressBar() {
 }
 
 void ProgressBar::show(double fraction, const std::string& text) {
-  if (!terminal_) return;
   const Clock::time_point now = Clock::now();
+  if (!terminal_) {
+    if (now - last_ < kBetweenLines) return;
+    last_ = now;
+    fmt::print(stderr, "{:3.0f} % {}\n", 100.0 * std::clamp(fraction, 0.0, 1.0), text);
+    return;
+  }
   if (now - start_ < kQuiet || now - last_ < kBetween) return;
   last_ = now;
   shown_ = true;

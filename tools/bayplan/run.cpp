@@ -27,7 +27,7 @@ namespace {
 
 struct RunArguments {
   GivenOptions given;  // model holds the plan's path when there is no CLUSTER
-  bool synthetic = false;
+  DataFlags data_flags;
   std::string launch = "auto";
   std::string deadline = "60s";
   std::string out;
@@ -181,7 +181,7 @@ Outcome run_run(const RunArguments& arguments, bool json) {
   options.deadline_seconds = *deadline;
   if (const Status writable = check_dump_state(arguments.dump_state); !writable)
     return writable.error();
-  auto data = open_run_data(arguments.given, arguments.synthetic, answer.program);
+  auto data = open_run_data(arguments.given, arguments.data_flags, answer.program);
   if (!data) return data.error();
   options.eval_samples = data->eval_samples;
   options.eval_every = data->eval_every;
@@ -237,10 +237,7 @@ std::function<Outcome(bool)> declare_run(CLI::App& app) {
       ->required()
       ->type_name("");
   app.add_option("CLUSTER", arguments->given.cluster, "With MODEL: localhost:N")->type_name("");
-  declare_data_options(app, arguments->given);
-  app.add_flag("--synthetic", arguments->synthetic,
-               "Seeded random tokens, the same for every layout")
-      ->group("Data");
+  declare_data_options(app, arguments->given, arguments->data_flags);
   app.add_option("--launch", arguments->launch,
                  "auto, local (ranks are threads) or mpi (this process is one rank of mpirun) "
                  "(default: auto)")

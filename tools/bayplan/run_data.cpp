@@ -14,7 +14,7 @@ constexpr std::uint64_t kHeldOutSeed = 0x9e3779b97f4a7c15u;
 
 }  // namespace
 
-void declare_data_options(CLI::App& app, GivenOptions& given) {
+void declare_data_options(CLI::App& app, GivenOptions& given, DataFlags& flags) {
   declare_text(app, given, "--data", "FILE",
                "Text, read as bytes, or a .bin file of 16- or 32-bit tokens (default: none)");
   declare_text(app, given, "--held-out", "FRACTION",
@@ -28,16 +28,26 @@ void declare_data_options(CLI::App& app, GivenOptions& given) {
   for (const char* name : {"--data", "--held-out", "--eval-samples", "--eval-every"}) {
     app.get_option(name)->group(kGroup);
   }
+  app.add_flag("--shuffle", flags.shuffle,
+               "Read the samples of --data in a new order each epoch, by --seed (default: in the "
+               "order of the file)")
+      ->group(kGroup);
+  app.add_flag("--synthetic", flags.synthetic, "Seeded random tokens, the same for every layout")
+      ->group(kGroup);
 }
 
-Result<RunData> open_run_data(const GivenOptions& given, bool synthetic, const Program& program) {
+Result<RunData> open_run_data(const GivenOptions& given, DataFlags flags, const Program& program) {
   const TrainingJob& job = program.job;
   const std::int64_t vocab = program.graph.architecture.vocab;
   const auto path = given.get("--data");
-  if (path.has_value() == synthetic) {
-    return Error{"usage", synthetic ? "both --data and --synthetic are given" : "no data is given",
-                 "--data, --synthetic",
-                 "name a file with --data, or write --synthetic for seeded tokens"};
+  if (path.has_value() == flags.synthetic) {
+    return Error{
+        "usage", flags.synthetic ? "both --data and --synthetic are given" : "no data is given",
+        "--data, --synthetic", "name a file with --data, or write --synthetic for seeded tokens"};
+  }
+  if (flags.shuffle && flags.synthetic) {
+    return Error{"usage", "synthetic tokens are random already", "--shuffle",
+                 "leave out --shuffle"};
   }
   RunData data;
   BAYPLAN_TRY(eval_samples, given.count("--eval-samples", 0, kMostEvalSamples));
@@ -61,7 +71,7 @@ Result<RunData> open_run_data(const GivenOptions& given, bool synthetic, const P
     return Error{"usage", "evaluation needs held-out samples", "--held-out",
                  "write --held-out 0.1, for example"};
   }
-  if (synthetic) {
+  if (flags.synthetic) {
     data.train = exec::synthetic_data(job.seed, job.seq, vocab);
     if (data.eval_samples > 0)
       data.held_out = exec::synthetic_data(job.seed ^ kHeldOutSeed, job.seq, vocab);
@@ -70,7 +80,7 @@ Result<RunData> open_run_data(const GivenOptions& given, bool synthetic, const P
   BAYPLAN_TRY(train,
               exec::open_data(*path, job.seq, vocab,
                               held_out > 0.0 ? exec::Split::kTrain : exec::Split::kAll, held_out));
-  data.train = std::move(train);
+  data.train = flags.shuffle ? exec::shuffled_data(std::move(train), job.seed) : std::move(train);
   if (data.eval_samples > 0) {
     BAYPLAN_TRY(eval, exec::open_data(*path, job.seq, vocab, exec::Split::kHeldOut, held_out));
     data.held_out = std::move(eval);

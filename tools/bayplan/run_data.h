@@ -17,10 +17,15 @@ struct RunData {
   std::int64_t eval_every = 0;
 };
 
-/// Declares --data, --held-out, --eval-samples and --eval-every.
-void declare_data_options(CLI::App& app, GivenOptions& given);
+struct DataFlags {
+  bool synthetic = false;
+  bool shuffle = false;
+};
+
+/// Declares --data, --held-out, --eval-samples, --eval-every and the flags.
+void declare_data_options(CLI::App& app, GivenOptions& given, DataFlags& flags);
 
 /// Opens the sources for `program`. Exactly one of --data and --synthetic must be given.
-Result<RunData> open_run_data(const GivenOptions& given, bool synthetic, const Program& program);
+Result<RunData> open_run_data(const GivenOptions& given, DataFlags flags, const Program& program);
 
 }  // namespace bayplan::cli

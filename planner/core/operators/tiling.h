@@ -39,9 +39,14 @@ constexpr std::int64_t temporary(std::int64_t bytes) {
   return round_up(bytes, kTemporaryAlignment) + kTemporaryAlignment;
 }
 
+/// A bf16 product on a CPU without bf16 instructions works in fp32, on blocks of its operands that
+/// are widened one at a time: [512, 1024] · [1024, 512] keeps conversion at a few percent.
+constexpr std::int64_t kWidenedRows = 512;
+constexpr std::int64_t kWidenedDepth = 1024;
+
 /// Temporaries of the tiles that run at once. fp32 and fp64 go to BLAS, which packs into buffers
-/// of its own; a bf16 product may repack its operands. An accumulating bf16 product also keeps
-/// the tile's rounded result.
+/// of its own. A bf16 product either goes to a library that may repack its operands (and keeps the
+/// tile's rounded result when it accumulates), or is widened.
 constexpr std::int64_t product_workspace(DType compute, std::int64_t m, std::int64_t n,
                                          std::int64_t k, int threads, bool accumulates) {
   if (compute != DType::kBf16) return 0;
@@ -51,10 +56,14 @@ constexpr std::int64_t product_workspace(DType compute, std::int64_t m, std::int
   const auto packed = [](std::int64_t a, std::int64_t b) {
     return temporary(2 * round_up(a, 64) * round_up(b, 64));
   };
-  const std::int64_t tile = packed(tm, k) + packed(k, tn) + packed(tm, tn) +
-                            temporary(std::int64_t{256} << 10) +
-                            (accumulates ? temporary(2 * tm * tn) : 0);
-  return std::min<std::int64_t>(threads, tiles.count) * tile;
+  const std::int64_t library = packed(tm, k) + packed(k, tn) + packed(tm, tn) +
+                               temporary(std::int64_t{256} << 10) +
+                               (accumulates ? temporary(2 * tm * tn) : 0);
+  const std::int64_t bm = std::min(tm, kWidenedRows), bn = std::min(tn, kWidenedRows);
+  const std::int64_t bk = std::min(k, kWidenedDepth);
+  const std::int64_t widened =
+      temporary(4 * bm * bk) + temporary(4 * bk * bn) + temporary(4 * bm * bn) + temporary(2 * bn);
+  return std::min<std::int64_t>(threads, tiles.count) * std::max(library, widened);
 }
 
 /// Query rows that attention handles at once: the block of scores is [64, s] per thread.

@@ -61,6 +61,23 @@ TEST_F(AllocatorHook, OtherThreadsMayNotAllocateDuringAStep) {
   std::thread([] { EXPECT_THROW(at::empty({10}), ExecutorError); }).join();
 }
 
+TEST_F(AllocatorHook, RawAllocationsLieInTheRegionToo) {
+  c10::Allocator* allocator = c10::GetAllocator(c10::kCPU);
+  void* outside = allocator->raw_allocate(100);
+  WorkspaceRegion region(memory, sizeof memory, {});
+  {
+    const RegionScope scope(&region);
+    void* block = allocator->raw_allocate(100);
+    EXPECT_TRUE(region.contains(block));
+    allocator->raw_deallocate(block);
+    EXPECT_EQ(region.used(), 192);  // 100 bytes in steps of 64, and a header of 64
+    allocator->raw_deallocate(outside);
+  }
+  outside = allocator->raw_allocate(100);
+  EXPECT_FALSE(region.contains(outside));
+  allocator->raw_deallocate(outside);
+}
+
 TEST_F(AllocatorHook, TeamThreadsShareTheRegion) {
   WorkspaceRegion region(memory, sizeof memory, {});
   const RegionScope scope(&region);

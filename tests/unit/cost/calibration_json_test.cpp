@@ -25,7 +25,7 @@ Calibration sample() {
                   {7e9},
                   {8e9}}};
   c.streams = {{DType::kFp32, 1e9, 2e9, 3e9}};
-  c.threads = {{2, 0.5, 0.9, Seconds(1e-4), Seconds(1e-2)}};
+  c.threads = {{OperatorKind::kLinear, 2, 0.5, 0.9, Seconds(1e-4), Seconds(1e-2)}};
   c.copy_bytes = 5e9;
   c.fill_bytes = 6e9;
   c.memory_slowdown = 1.25;

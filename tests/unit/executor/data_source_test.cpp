@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <vector>
@@ -48,6 +49,32 @@ class DataFile : public ::testing::Test {
 };
 
 using Tokens = std::vector<std::int32_t>;
+
+TEST_F(DataFile, ShufflingReadsEverySampleOnceAnEpochAndDiffersByEpochAndSeed) {
+  for (const std::int64_t count : {1, 2, 5, 64, 1000}) {
+    // Sample i is the one token i.
+    std::vector<std::uint16_t> tokens(static_cast<std::size_t>(count) + 1);
+    for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<std::uint16_t>(i);
+    const auto path = write_tokens("t.bin", tokens);
+    const auto order = [&](std::uint64_t seed, std::int64_t epoch) {
+      auto data = open_data(path, 1, 2000, Split::kAll, 0.0);
+      const auto shuffled = shuffled_data(std::move(*data), seed);
+      EXPECT_EQ(shuffled->sample_count(), count);
+      Tokens out;
+      for (std::int64_t i = 0; i < count; ++i)
+        out.push_back(sample(*shuffled, epoch * count + i).first[0]);
+      return out;
+    };
+    Tokens once = order(1, 0);
+    if (count == 1000) {
+      EXPECT_NE(once, order(1, 1));
+      EXPECT_NE(once, order(2, 0));
+      EXPECT_EQ(once, order(1, 0));
+    }
+    std::sort(once.begin(), once.end());
+    for (std::int64_t i = 0; i < count; ++i) EXPECT_EQ(once[static_cast<std::size_t>(i)], i);
+  }
+}
 
 TEST_F(DataFile, TextIsReadAsBytesAndLabelsAreTheNextBytes) {
   const auto data = open_data(write("a.txt", "abcdefghi\xff"), 4, 256, Split::kAll, 0.0);

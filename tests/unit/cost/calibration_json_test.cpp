@@ -62,7 +62,7 @@ TEST(CalibrationJson, NamesWhatIsWrong) {
   EXPECT_NE(broken("\"cores\": 2", "\"cores\": 0").find("c.json:/cores"), std::string::npos);
   EXPECT_NE(broken("\"cores\": 2", "\"cores\": 3").find("wrong-count c.json:/crowding"),
             std::string::npos);
-  EXPECT_NE(broken("\"linear\"", "\"linaer\"").find("c.json:/operators/0/operator"),
+  EXPECT_NE(broken("\"linear\"", "\"linaer\"").find("c.json:/threads/0/operator"),
             std::string::npos);
   EXPECT_NE(broken("\"copy\": \"5", "\"copy\": \"-5").find("c.json:/copy"), std::string::npos);
   EXPECT_NE(broken("\"copy\"", "\"kopy\"").find("c.json"), std::string::npos);

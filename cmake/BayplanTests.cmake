@@ -21,6 +21,9 @@ function(bayplan_test_program name)
   bayplan_target_defaults(${name})
   # GoogleTest's macros and deliberate odd values make this one too noisy in tests.
   target_compile_options(${name} PRIVATE -Wno-conversion)
+  if(CMAKE_BUILD_TYPE STREQUAL "Release")  # assertions gain nothing from -O2 but compile time
+    target_compile_options(${name} PRIVATE -O1)
+  endif()
   target_compile_definitions(${name} PRIVATE
     "BAYPLAN_TEST_DATA_DIR=\"${PROJECT_SOURCE_DIR}/tests/data\"")
 endfunction()
@@ -35,6 +38,7 @@ if(test_sources)
     bayplan_simulator bayplan_executor_core bayplan_planner bayplan_kernels
     nlohmann_json::nlohmann_json Boost::headers Bayplan::xxhash
     GTest::gmock GTest::gtest_main rapidcheck)
+  bayplan_unity(bayplan_tests 6)
   gtest_discover_tests(bayplan_tests DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
     WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}"
     PROPERTIES LABELS bayplan_tests TIMEOUT 300)
@@ -54,6 +58,7 @@ if(TARGET bayplan_executor)
       bayplan_executor bayplan_simulator bayplan_fmt nlohmann_json::nlohmann_json
       GTest::gmock GTest::gtest_main rapidcheck)
     target_precompile_headers(bayplan_executor_tests PRIVATE <ATen/ATen.h> <gtest/gtest.h>)
+    bayplan_unity(bayplan_executor_tests 4)
     set_target_properties(bayplan_executor_tests PROPERTIES
       BUILD_RPATH "$ORIGIN;${BAYPLAN_TORCH_DIR}/lib")
     set(shards 4)
@@ -113,6 +118,11 @@ endif()
 # ---- fuzz: one program per tests/fuzz/*.cpp -----------------------------------------------------
 # With clang and BAYPLAN_FUZZ each is a libFuzzer program; always, the same entry point is linked
 # with a main that replays tests/fuzz/corpus/NAME, as a plain test.
+set(replay_main "${PROJECT_SOURCE_DIR}/tests/fuzz/replay_main.cpp")
+if(EXISTS "${replay_main}")
+  add_library(bayplan_replay_main OBJECT "${replay_main}")
+  bayplan_target_defaults(bayplan_replay_main)
+endif()
 foreach(source IN LISTS fuzz_sources)
   get_filename_component(name "${source}" NAME_WE)
   if(name STREQUAL "replay_main")
@@ -130,11 +140,10 @@ foreach(source IN LISTS fuzz_sources)
     target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
     target_link_libraries(fuzz_${name} PRIVATE ${fuzz_links})
   endif()
-  set(replay_main "${PROJECT_SOURCE_DIR}/tests/fuzz/replay_main.cpp")
-  if(EXISTS "${replay_main}")
-    add_executable(replay_${name} "${source}" "${replay_main}")
+  if(TARGET bayplan_replay_main)
+    add_executable(replay_${name} "${source}")
     bayplan_target_defaults(replay_${name})
-    target_link_libraries(replay_${name} PRIVATE ${fuzz_links})
+    target_link_libraries(replay_${name} PRIVATE bayplan_replay_main ${fuzz_links})
     add_test(NAME fuzz_corpus.${name}
       COMMAND replay_${name} "${PROJECT_SOURCE_DIR}/tests/fuzz/corpus/${name}"
       WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")

@@ -10,7 +10,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr const char* kSchema = "bayplan.calibration/1";
+constexpr const char* kCalibrationSchema = "bayplan.calibration/1";
 constexpr std::int64_t kMostCores = 4096;
 constexpr std::int64_t kLargestSize = std::int64_t{1} << 40;
 constexpr double kLargestRate = 1e18;
@@ -160,7 +160,7 @@ Result<Calibration> read_calibration(const JsonCursor& at) {
   Calibration c;
   std::string schema;
   ObjectReader r(at);
-  r.required("schema", schema, [](const JsonCursor& s) { return s.one_of({kSchema}); });
+  r.required("schema", schema, [](const JsonCursor& s) { return s.one_of({kCalibrationSchema}); });
   r.required("machine", c.machine, text());
   r.required("libraries", c.libraries, text());
   r.required("cores", c.cores, [](const JsonCursor& n) { return n.integer(1, kMostCores); });
@@ -197,7 +197,7 @@ Result<Calibration> read_calibration_file(const std::string& path) {
 }
 
 std::string calibration_text(const Calibration& c) {
-  ordered_json out = {{"schema", kSchema},
+  ordered_json out = {{"schema", kCalibrationSchema},
                       {"machine", c.machine},
                       {"libraries", c.libraries},
                       {"cores", c.cores},

@@ -12,7 +12,7 @@ using nlohmann::ordered_json;
 const std::vector<std::string> kProvenances = {"specification", "calibrated", "measured",
                                                "default"};
 const std::vector<std::string> kDeviceClasses = {"cpu", "gpu"};
-constexpr const char* kSchema = "bayplan.cluster/1";
+constexpr const char* kClusterSchema = "bayplan.cluster/1";
 
 auto read_bytes(Zero zero) {
   return [zero](const JsonCursor& c) { return c.bytes(zero); };
@@ -182,10 +182,10 @@ Status check_cluster(const Cluster& cluster, const std::string& where) {
 
 Result<Cluster> read_cluster(const JsonCursor& at, const HardwareLookup& presets) {
   Cluster cluster;
-  std::string schema = kSchema;
+  std::string schema = kClusterSchema;
   std::optional<Link> network;
   ObjectReader r(at);
-  r.optional("schema", schema, [](const JsonCursor& c) { return c.one_of({kSchema}); });
+  r.optional("schema", schema, [](const JsonCursor& c) { return c.one_of({kClusterSchema}); });
   r.optional("name", cluster.name, read_text());
   r.required("groups", cluster.groups, [&](const JsonCursor& c) -> Result<std::vector<NodeGroup>> {
     BAYPLAN_TRY(elements, c.elements());
@@ -246,7 +246,8 @@ ordered_json write_cluster(const Cluster& cluster) {
     group["cores"] = g.cores;
     groups.push_back(std::move(group));
   }
-  ordered_json out = {{"schema", kSchema}, {"name", cluster.name}, {"groups", std::move(groups)}};
+  ordered_json out = {
+      {"schema", kClusterSchema}, {"name", cluster.name}, {"groups", std::move(groups)}};
   if (cluster.inter_node.bandwidth.value > 0.0) out["inter_node"] = write_link(cluster.inter_node);
   if (!cluster.calibration.empty()) out["calibration"] = cluster.calibration;
   return out;

@@ -10,7 +10,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr const char* kSchema = "bayplan.plan/1";
+constexpr const char* kPlanSchema = "bayplan.plan/1";
 // Counts stay where a product of three of them fits into 64 bits.
 constexpr std::int64_t kMostSamples = std::int64_t{1} << 31;
 constexpr std::int64_t kMostTokens = std::int64_t{1} << 24;
@@ -190,7 +190,7 @@ Result<PlanFile> read_plan(const JsonCursor& at, const HardwareLookup& presets) 
   Plan& plan = file.plan;
   std::string schema, grad_reduce = "step";
   ObjectReader r(at);
-  r.required("schema", schema, word({kSchema}));
+  r.required("schema", schema, word({kPlanSchema}));
   r.required("model", plan.model, text());
   r.optional("architecture", file.model,
              [&](const JsonCursor& c) { return read_architecture(c, plan.model); });
@@ -247,7 +247,7 @@ ordered_json write_plan(const PlanFile& file) {
   ordered_json replicas = ordered_json::array();
   for (const ReplicaPlan& replica : plan.replicas)
     replicas.push_back({{"micro_batches", replica.micro_batches}});
-  ordered_json out = {{"schema", kSchema}, {"model", plan.model}, {"cluster", plan.cluster}};
+  ordered_json out = {{"schema", kPlanSchema}, {"model", plan.model}, {"cluster", plan.cluster}};
   out["job"] = write_job(plan.job);
   out["mesh"] = {{"pp", plan.mesh.pp},
                  {"dp", plan.mesh.dp},

@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kSchema = "bayplan.timeline/1";
+constexpr const char* kTimelineSchema = "bayplan.timeline/1";
 
 std::vector<std::string> program_names() {
   std::vector<std::string> names;
@@ -179,7 +179,8 @@ std::string timeline_text(const Timeline& timeline, const TimelineLabels& labels
   const auto sink = std::back_inserter(out);
   fmt::format_to(
       sink, "{{\"schema\":\"{}\",\"fingerprint\":\"{:016x}\",\"program\":\"{}\",\"measured\":{},\n",
-      kSchema, timeline.fingerprint, program_kind_name(timeline.program), timeline.measured);
+      kTimelineSchema, timeline.fingerprint, program_kind_name(timeline.program),
+      timeline.measured);
   fmt::format_to(sink, "\"step_times\":[");
   const char* separator = "";
   for (const Picoseconds t : timeline.step_times) {
@@ -227,7 +228,7 @@ Result<TimelineFile> parse_timeline(std::string_view text, const std::string& na
   json events = json::array();
   json memory = json::array();
   ObjectReader r(root);
-  r.required("schema", schema, [](const JsonCursor& c) { return c.one_of({kSchema}); });
+  r.required("schema", schema, [](const JsonCursor& c) { return c.one_of({kTimelineSchema}); });
   r.required("fingerprint", timeline.fingerprint, read_fingerprint);
   r.required("program", timeline.program, read_program);
   r.required("measured", timeline.measured, [](const JsonCursor& c) { return c.boolean(); });

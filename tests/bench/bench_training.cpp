@@ -1,9 +1,9 @@
 // A training step in one process with 2 threads against the same GPT-2 in plain torch autograd
 // with torch's fused AdamW, step by step in turn. Counters: medians in ms and vs_torch, the ratio
 // of medians (above 1: ours is faster).
+#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <benchmark/benchmark.h>
-#include <torch/torch.h>
 
 #include <algorithm>
 #include <chrono>
@@ -40,49 +40,47 @@ class AutogradGpt {
     }
     norm_weight_ = add({kHidden});
     norm_bias_ = add({kHidden});
-    ids_ = torch::randint(kVocab, {kBatch, kSeq}, torch::kLong);
-    labels_ = torch::randint(kVocab, {kBatch, kSeq}, torch::kLong);
-    for (const torch::Tensor& p : parameters_) {
-      moment1_.push_back(torch::zeros_like(p));
-      moment2_.push_back(torch::zeros_like(p));
-      steps_.push_back(torch::ones({}));
+    ids_ = at::randint(kVocab, {kBatch, kSeq}, at::kLong);
+    labels_ = at::randint(kVocab, {kBatch, kSeq}, at::kLong);
+    for (const at::Tensor& p : parameters_) {
+      moment1_.push_back(at::zeros_like(p));
+      moment2_.push_back(at::zeros_like(p));
+      steps_.push_back(at::ones({}));
     }
   }
 
   void step() {
-    torch::Tensor x = torch::embedding(wte_, ids_) + wpe_;
-    for (const std::vector<torch::Tensor>& b : blocks_) {
-      const torch::Tensor qkv =
-          torch::linear(torch::layer_norm(x, {kHidden}, b[0], b[1]), b[2], b[3])
-              .view({kBatch, kSeq, 3, kHeads, kHidden / kHeads})
-              .permute({2, 0, 3, 1, 4});
-      const torch::Tensor attended =
-          torch::scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], {}, 0.0, true);
-      x = x + torch::linear(attended.transpose(1, 2).reshape({kBatch, kSeq, kHidden}), b[4], b[5]);
-      const torch::Tensor up =
-          torch::linear(torch::layer_norm(x, {kHidden}, b[6], b[7]), b[8], b[9]);
-      x = x + torch::linear(torch::gelu(up, "tanh"), b[10], b[11]);
+    at::Tensor x = at::embedding(wte_, ids_) + wpe_;
+    for (const std::vector<at::Tensor>& b : blocks_) {
+      const at::Tensor qkv = at::linear(at::layer_norm(x, {kHidden}, b[0], b[1]), b[2], b[3])
+                                 .view({kBatch, kSeq, 3, kHeads, kHidden / kHeads})
+                                 .permute({2, 0, 3, 1, 4});
+      const at::Tensor attended =
+          at::scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], {}, 0.0, true);
+      x = x + at::linear(attended.transpose(1, 2).reshape({kBatch, kSeq, kHidden}), b[4], b[5]);
+      const at::Tensor up = at::linear(at::layer_norm(x, {kHidden}, b[6], b[7]), b[8], b[9]);
+      x = x + at::linear(at::gelu(up, "tanh"), b[10], b[11]);
     }
-    const torch::Tensor logits =
-        torch::layer_norm(x, {kHidden}, norm_weight_, norm_bias_).matmul(wte_.t());
-    torch::cross_entropy_loss(logits.flatten(0, 1), labels_.flatten()).backward();
-    torch::NoGradGuard guard;
-    std::vector<torch::Tensor> gradients;
-    for (const torch::Tensor& p : parameters_) gradients.push_back(p.grad());
-    torch::_fused_adamw_(parameters_, gradients, moment1_, moment2_, {}, steps_, 1e-4, 0.9, 0.95,
-                         0.1, 1e-8, false, false);
-    for (torch::Tensor& p : parameters_) p.mutable_grad().reset();
+    const at::Tensor logits =
+        at::layer_norm(x, {kHidden}, norm_weight_, norm_bias_).matmul(wte_.t());
+    at::cross_entropy_loss(logits.flatten(0, 1), labels_.flatten()).backward();
+    at::NoGradGuard guard;
+    std::vector<at::Tensor> gradients;
+    for (const at::Tensor& p : parameters_) gradients.push_back(p.grad());
+    at::_fused_adamw_(parameters_, gradients, moment1_, moment2_, {}, steps_, 1e-4, 0.9, 0.95, 0.1,
+                      1e-8, false, false);
+    for (at::Tensor& p : parameters_) p.mutable_grad().reset();
   }
 
  private:
-  torch::Tensor add(std::vector<std::int64_t> shape) {
-    parameters_.push_back((torch::randn(shape) * 0.02).requires_grad_());
+  at::Tensor add(std::vector<std::int64_t> shape) {
+    parameters_.push_back((at::randn(shape) * 0.02).requires_grad_());
     return parameters_.back();
   }
 
-  std::vector<torch::Tensor> parameters_, moment1_, moment2_, steps_;
-  torch::Tensor wte_, wpe_, norm_weight_, norm_bias_, ids_, labels_;
-  std::vector<std::vector<torch::Tensor>> blocks_;
+  std::vector<at::Tensor> parameters_, moment1_, moment2_, steps_;
+  at::Tensor wte_, wpe_, norm_weight_, norm_bias_, ids_, labels_;
+  std::vector<std::vector<at::Tensor>> blocks_;
 };
 
 double median(std::vector<double> values) {

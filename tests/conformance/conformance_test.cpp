@@ -20,9 +20,9 @@
 namespace bayplan {
 namespace {
 
-using testing::lower_tiny;
-using testing::random_plan;
-using testing::TinyPlan;
+using test::lower_tiny;
+using test::random_plan;
+using test::TinyPlan;
 
 constexpr int kRandomPlans = 500;
 

@@ -13,8 +13,8 @@
 namespace bayplan {
 namespace {
 
-using testing::lower_tiny;
-using testing::TinyPlan;
+using test::lower_tiny;
+using test::TinyPlan;
 
 std::string list(const Program& program, int rank_class, ProgramKind kind) {
   return "# class " + std::to_string(rank_class) + ", " + std::string(program_kind_name(kind)) +

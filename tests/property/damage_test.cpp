@@ -11,7 +11,7 @@
 #include "planner/program/verify.h"
 #include "tests/property/random_program.h"
 
-namespace bayplan::testing {
+namespace bayplan::test {
 namespace {
 
 class Damage {
@@ -253,4 +253,4 @@ TEST(Verify, SurvivesAnyDamageAndAcceptsOnlyWhatIsHarmless) {
 }
 
 }  // namespace
-}  // namespace bayplan::testing
+}  // namespace bayplan::test

@@ -7,7 +7,7 @@
 
 #include "planner/program/instruction.h"
 
-namespace bayplan::testing {
+namespace bayplan::test {
 
 struct EditableList {
   struct Entry {
@@ -75,4 +75,4 @@ struct EditableList {
   }
 };
 
-}  // namespace bayplan::testing
+}  // namespace bayplan::test

@@ -13,7 +13,7 @@
 #include "tests/property/mutators.h"
 #include "tests/property/random_program.h"
 
-namespace bayplan::testing {
+namespace bayplan::test {
 namespace {
 
 constexpr int kPrograms = 80;
@@ -117,4 +117,4 @@ TEST(Verify, AcceptsEveryProgramThatLowerMakes) {
 }
 
 }  // namespace
-}  // namespace bayplan::testing
+}  // namespace bayplan::test

@@ -5,7 +5,7 @@
 
 #include "tests/property/editable_list.h"
 
-namespace bayplan::testing {
+namespace bayplan::test {
 namespace {
 
 using Entry = EditableList::Entry;
@@ -307,4 +307,4 @@ std::span<const Mutator> mutators() {
   return kMutators;
 }
 
-}  // namespace bayplan::testing
+}  // namespace bayplan::test

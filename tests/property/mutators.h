@@ -12,7 +12,7 @@
 #include "planner/program/program.h"
 #include "planner/program/verify.h"
 
-namespace bayplan::testing {
+namespace bayplan::test {
 
 struct Mutant {
   Program program;
@@ -32,4 +32,4 @@ struct Mutator {
 /// cycle · accumulation order
 std::span<const Mutator> mutators();
 
-}  // namespace bayplan::testing
+}  // namespace bayplan::test

@@ -7,7 +7,7 @@
 #include "planner/core/check.h"
 #include "planner/program/lower.h"
 
-namespace bayplan::testing {
+namespace bayplan::test {
 
 std::string to_string(const TinyPlan& p) {
   return "pp " + std::to_string(p.pp) + " dp " + std::to_string(p.dp) + " m " +
@@ -80,4 +80,4 @@ Program lower_tiny(const TinyPlan& tiny) {
   return std::move(program.value());
 }
 
-}  // namespace bayplan::testing
+}  // namespace bayplan::test

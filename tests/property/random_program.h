@@ -6,7 +6,7 @@
 
 #include "planner/program/program.h"
 
-namespace bayplan::testing {
+namespace bayplan::test {
 
 /// What a tiny program is made of. Every field is within what lower() supports.
 struct TinyPlan {
@@ -30,4 +30,4 @@ TinyPlan random_plan(std::uint64_t seed);
 /// hidden 16, 2 heads, ffn 32, vocabulary 13, 4 tokens. The cluster has as many devices as ranks.
 Program lower_tiny(const TinyPlan& plan);
 
-}  // namespace bayplan::testing
+}  // namespace bayplan::test

@@ -4,8 +4,8 @@
 namespace bayplan {
 namespace {
 
-void infer(const Operator& op, std::span<const TensorShape> inputs, BatchShape batch,
-           std::vector<TensorShape>& outputs, std::vector<TensorShape>& statistics) {
+void infer_embedding(const Operator& op, std::span<const TensorShape> inputs, BatchShape batch,
+                     std::vector<TensorShape>& outputs, std::vector<TensorShape>& statistics) {
   const OperatorAttributes& a = op.attributes;
   BAYPLAN_CHECK(inputs[0].element == ElementClass::kIndex, op.name);
   BAYPLAN_CHECK(a.positions == 0 || batch.seq <= a.positions,
@@ -14,7 +14,7 @@ void infer(const Operator& op, std::span<const TensorShape> inputs, BatchShape b
   statistics.clear();
 }
 
-std::vector<ParameterSpec> parameters(const Operator& op) {
+std::vector<ParameterSpec> parameters_embedding(const Operator& op) {
   const OperatorAttributes& a = op.attributes;
   std::vector<ParameterSpec> specs = {ParameterSpec{
       "weight", {a.vocab, a.out_features}, true, ParameterSpec::Init::kNormal, a.init_std}};
@@ -28,8 +28,8 @@ std::vector<ParameterSpec> parameters(const Operator& op) {
   return specs;
 }
 
-OperatorWork work(const Operator& op, const OperatorShapes& shapes, Phase phase,
-                  const Precision& p) {
+OperatorWork work_embedding(const Operator& op, const OperatorShapes& shapes, Phase phase,
+                            const Precision& p) {
   const std::int64_t n = shapes.outputs[0].shape.rows(), h = op.attributes.out_features;
   const bool learned = op.attributes.positions > 0;
   const std::int64_t s = shapes.outputs[0].shape[1];
@@ -54,9 +54,9 @@ OperatorSpec embedding_spec() {
   spec.kind = OperatorKind::kEmbedding;
   spec.name = "embedding";
   spec.backward_weight = {.inputs = 0b1, .output_gradient = true};
-  spec.infer = infer;
-  spec.parameters = parameters;
-  spec.work = work;
+  spec.infer = infer_embedding;
+  spec.parameters = parameters_embedding;
+  spec.work = work_embedding;
   spec.workspace = no_workspace;
   return spec;
 }

@@ -4,8 +4,8 @@
 namespace bayplan {
 namespace {
 
-void infer(const Operator& op, std::span<const TensorShape> inputs, BatchShape,
-           std::vector<TensorShape>& outputs, std::vector<TensorShape>& statistics) {
+void infer_linear(const Operator& op, std::span<const TensorShape> inputs, BatchShape,
+                  std::vector<TensorShape>& outputs, std::vector<TensorShape>& statistics) {
   BAYPLAN_CHECK(inputs[0].shape.width() == op.attributes.in_features, op.name);
   Shape y = inputs[0].shape;
   y.dims[static_cast<std::size_t>(y.rank - 1)] = op.attributes.out_features;
@@ -13,7 +13,7 @@ void infer(const Operator& op, std::span<const TensorShape> inputs, BatchShape,
   statistics.clear();
 }
 
-std::vector<ParameterSpec> parameters(const Operator& op) {
+std::vector<ParameterSpec> parameters_linear(const Operator& op) {
   const OperatorAttributes& a = op.attributes;
   std::vector<ParameterSpec> specs = {ParameterSpec{
       "weight", {a.out_features, a.in_features}, true, ParameterSpec::Init::kNormal, a.init_std}};
@@ -23,8 +23,8 @@ std::vector<ParameterSpec> parameters(const Operator& op) {
   return specs;
 }
 
-OperatorWork work(const Operator& op, const OperatorShapes& shapes, Phase phase,
-                  const Precision& p) {
+OperatorWork work_linear(const Operator& op, const OperatorShapes& shapes, Phase phase,
+                         const Precision& p) {
   const std::int64_t i = op.attributes.in_features, o = op.attributes.out_features;
   const std::int64_t n = shapes.inputs[0].shape.rows();
   const double product = 2.0 * static_cast<double>(n * i) * static_cast<double>(o);
@@ -41,8 +41,8 @@ OperatorWork work(const Operator& op, const OperatorShapes& shapes, Phase phase,
   return {};
 }
 
-Bytes workspace(const Operator& op, const OperatorShapes& shapes, Phase phase, const Precision& p,
-                int threads) {
+Bytes workspace_linear(const Operator& op, const OperatorShapes& shapes, Phase phase,
+                       const Precision& p, int threads) {
   const std::int64_t i = op.attributes.in_features, o = op.attributes.out_features;
   const std::int64_t n = shapes.inputs[0].shape.rows();
   switch (phase) {
@@ -65,10 +65,10 @@ OperatorSpec linear_spec() {
   spec.backward_input = {.parameters = 0b1, .output_gradient = true};
   spec.backward_weight = {.inputs = 0b1, .output_gradient = true};
   spec.differentiable_inputs = 0b1;
-  spec.infer = infer;
-  spec.parameters = parameters;
-  spec.work = work;
-  spec.workspace = workspace;
+  spec.infer = infer_linear;
+  spec.parameters = parameters_linear;
+  spec.work = work_linear;
+  spec.workspace = workspace_linear;
   return spec;
 }
 

@@ -13,8 +13,8 @@ namespace {
 /// Elements; 64 bytes in fp32.
 constexpr std::int64_t kLogitsAlignment = 16;
 
-void infer(const Operator& op, std::span<const TensorShape> inputs, BatchShape batch,
-           std::vector<TensorShape>& outputs, std::vector<TensorShape>& statistics) {
+void infer_lm_head_loss(const Operator& op, std::span<const TensorShape> inputs, BatchShape batch,
+                        std::vector<TensorShape>& outputs, std::vector<TensorShape>& statistics) {
   const OperatorAttributes& a = op.attributes;
   BAYPLAN_CHECK(inputs[0].shape.width() == a.in_features, op.name);
   BAYPLAN_CHECK(inputs[1].element == ElementClass::kIndex, op.name);
@@ -26,15 +26,15 @@ void infer(const Operator& op, std::span<const TensorShape> inputs, BatchShape b
   };
 }
 
-std::vector<ParameterSpec> parameters(const Operator& op) {
+std::vector<ParameterSpec> parameters_lm_head_loss(const Operator& op) {
   const OperatorAttributes& a = op.attributes;
   return {ParameterSpec{
       "weight", {a.vocab, a.in_features}, true, ParameterSpec::Init::kNormal, a.init_std}};
 }
 
 /// Forward takes two exponentials (ten operations each) and about eight more per logit.
-OperatorWork work(const Operator& op, const OperatorShapes& shapes, Phase phase,
-                  const Precision& p) {
+OperatorWork work_lm_head_loss(const Operator& op, const OperatorShapes& shapes, Phase phase,
+                               const Precision& p) {
   const std::int64_t n = shapes.inputs[0].shape.rows();
   const std::int64_t h = op.attributes.in_features, v = op.attributes.vocab;
   const double logits = static_cast<double>(n * v);
@@ -51,8 +51,8 @@ OperatorWork work(const Operator& op, const OperatorShapes& shapes, Phase phase,
   return {};
 }
 
-Bytes workspace(const Operator& op, const OperatorShapes& shapes, Phase phase, const Precision& p,
-                int threads) {
+Bytes workspace_lm_head_loss(const Operator& op, const OperatorShapes& shapes, Phase phase,
+                             const Precision& p, int threads) {
   const std::int64_t n = shapes.inputs[0].shape.rows();
   const std::int64_t h = op.attributes.in_features, v = op.attributes.vocab;
   switch (phase) {
@@ -76,10 +76,10 @@ OperatorSpec lm_head_loss_spec() {
   spec.backward_input = {.statistics = 0b1, .parameters = 0b1};
   spec.backward_weight = {.inputs = 0b1, .statistics = 0b1};
   spec.differentiable_inputs = 0b1;
-  spec.infer = infer;
-  spec.parameters = parameters;
-  spec.work = work;
-  spec.workspace = workspace;
+  spec.infer = infer_lm_head_loss;
+  spec.parameters = parameters_lm_head_loss;
+  spec.work = work_lm_head_loss;
+  spec.workspace = workspace_lm_head_loss;
   return spec;
 }
 

@@ -11,14 +11,14 @@ TensorShape row_statistic(const TensorShape& x) {
 }
 
 template <int kStatistics>
-void infer(const Operator& op, std::span<const TensorShape> inputs, BatchShape,
-           std::vector<TensorShape>& outputs, std::vector<TensorShape>& statistics) {
+void infer_norm(const Operator& op, std::span<const TensorShape> inputs, BatchShape,
+                std::vector<TensorShape>& outputs, std::vector<TensorShape>& statistics) {
   BAYPLAN_CHECK(inputs[0].shape.width() == op.attributes.out_features, op.name);
   outputs = {inputs[0]};
   statistics.assign(kStatistics, row_statistic(inputs[0]));
 }
 
-std::vector<ParameterSpec> parameters(const Operator& op) {
+std::vector<ParameterSpec> parameters_norm(const Operator& op) {
   const Shape h{op.attributes.out_features};
   std::vector<ParameterSpec> specs = {
       ParameterSpec{"weight", h, false, ParameterSpec::Init::kOne, 0.0}};
@@ -33,8 +33,8 @@ std::vector<ParameterSpec> parameters(const Operator& op) {
 ///   combine 5; backward_weight normalise 2 + multiply-add 2 + add 1
 ///   rms_norm: forward sum 2 + 2; backward_input sum 3 + combine 4; backward_weight 3
 template <int kStatistics>
-OperatorWork work(const Operator& op, const OperatorShapes& shapes, Phase phase,
-                  const Precision& p) {
+OperatorWork work_norm(const Operator& op, const OperatorShapes& shapes, Phase phase,
+                       const Precision& p) {
   const std::int64_t n = shapes.inputs[0].shape.rows(), h = op.attributes.out_features;
   const std::int64_t parameters_bytes = compute_bytes(p, h * (op.attributes.bias ? 2 : 1));
   const std::int64_t statistics_bytes = reduction_bytes(p, kStatistics * n);
@@ -66,9 +66,9 @@ OperatorSpec norm_spec(OperatorKind kind, std::string_view name) {
   spec.backward_weight = {.inputs = 0b1, .statistics = all, .output_gradient = true};
   spec.differentiable_inputs = 0b1;
   spec.adds_residual_gradient = true;
-  spec.infer = infer<kStatistics>;
-  spec.parameters = parameters;
-  spec.work = work<kStatistics>;
+  spec.infer = infer_norm<kStatistics>;
+  spec.parameters = parameters_norm;
+  spec.work = work_norm<kStatistics>;
   spec.workspace = no_workspace;
   return spec;
 }

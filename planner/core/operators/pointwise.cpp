@@ -35,7 +35,8 @@ constexpr PointwiseCost kResidualAddCost{1.0, 0.0, 3, 0};
 constexpr PointwiseCost kDropoutCost{20.0, 20.0, 2, 2};  // Philox: about 80 operations per 4 draws
 
 template <const PointwiseCost& kCost>
-OperatorWork work(const Operator&, const OperatorShapes& shapes, Phase phase, const Precision& p) {
+OperatorWork work_pointwise(const Operator&, const OperatorShapes& shapes, Phase phase,
+                            const Precision& p) {
   const std::int64_t n = shapes.outputs[0].shape.count();
   switch (phase) {
     case Phase::kForward:
@@ -59,7 +60,7 @@ OperatorSpec pointwise_spec(OperatorKind kind, std::string_view name) {
   spec.differentiable_inputs = 0b1;
   spec.infer = infer_same;
   spec.parameters = no_parameters;
-  spec.work = work<kCost>;
+  spec.work = work_pointwise<kCost>;
   spec.workspace = no_workspace;
   return spec;
 }

@@ -11,7 +11,7 @@
 namespace bayplan::exec {
 namespace {
 
-struct AllocatorHook : testing::Test {
+struct AllocatorHook : ::testing::Test {
   AllocatorHook() { install_allocator_hook(); }
   alignas(64) std::byte memory[4096];
   bool inside(const at::Tensor& t) const {

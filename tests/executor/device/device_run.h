@@ -146,7 +146,7 @@ inline void split_backwards(Program& program) {
   list.instructions = std::move(result);
 }
 
-inline Architecture tiny_gpt2(bool tied) { return testing::tiny_architecture(2, tied); }
+inline Architecture tiny_gpt2(bool tied) { return test::tiny_architecture(2, tied); }
 
 /// Llama shape with grouped heads whose dims do not fill hidden, and with a qkv bias.
 inline Architecture tiny_llama(bool tied) {
@@ -177,7 +177,7 @@ inline Program one_rank_program(const Architecture& architecture, DType compute,
   plan.job.seed = 11;
   plan.stages = even_stages(graph, 1, 0);
   plan.replicas = {{micro_batches}};
-  return std::move(*lower(plan, graph, testing::tiny_cluster(1)));
+  return std::move(*lower(plan, graph, test::tiny_cluster(1)));
 }
 
 /// Seeded token ids below `vocab`.

@@ -6,12 +6,12 @@
 namespace bayplan {
 namespace {
 
-using testing::largest_difference;
-using testing::tiny_program;
-using testing::TinyOutcome;
-using testing::TinyRun;
-using testing::TinyShape;
-using testing::train_tiny;
+using test::largest_difference;
+using test::tiny_program;
+using test::TinyOutcome;
+using test::TinyRun;
+using test::TinyShape;
+using test::train_tiny;
 
 void expect_bitwise(const TinyOutcome& a, const TinyOutcome& b) {
   ASSERT_EQ(a.result.losses.size(), b.result.losses.size());

@@ -21,7 +21,7 @@ std::int64_t resident_bytes() {
 }
 
 TEST(ResidentMemory, GrowsByTheArenasPlusTenPercent) {
-  Architecture a = testing::tiny_architecture(4, false);
+  Architecture a = test::tiny_architecture(4, false);
   a.hidden = 512;
   a.heads = 8;
   a.kv_heads = 8;
@@ -30,9 +30,9 @@ TEST(ResidentMemory, GrowsByTheArenasPlusTenPercent) {
   a.vocab = 8192;
   a.max_seq = 64;
   const ModelGraph graph = build_model(a, false);
-  Plan plan = testing::tiny_plan({.pp = 2, .micro_batches = 4}, graph);
+  Plan plan = test::tiny_plan({.pp = 2, .micro_batches = 4}, graph);
   plan.job.seq = 64;
-  const Program program = std::move(*lower(plan, graph, testing::tiny_cluster(2)));
+  const Program program = std::move(*lower(plan, graph, test::tiny_cluster(2)));
   const auto data = exec::synthetic_data(1, 64, a.vocab);
   std::int64_t most = 0;
   auto run = [&] {

@@ -17,7 +17,7 @@
 #include "executor/run.h"
 #include "tests/unit/program/tiny_plans.h"
 
-namespace bayplan::testing {
+namespace bayplan::test {
 
 struct TinyRun {
   TinyShape shape{.layers = 4};
@@ -104,4 +104,4 @@ inline double largest_difference(const State& a, const State& b) {
   return most;
 }
 
-}  // namespace bayplan::testing
+}  // namespace bayplan::test

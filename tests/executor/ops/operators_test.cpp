@@ -7,7 +7,7 @@
 namespace bayplan::exec {
 namespace {
 
-class Operators : public testing::TestWithParam<OpCase> {};
+class Operators : public ::testing::TestWithParam<OpCase> {};
 
 struct Expected {
   at::Tensor output;
@@ -85,7 +85,7 @@ TEST_P(Operators, DeclaredWorkspaceIsEnough) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Operators, testing::ValuesIn(op_cases()),
+INSTANTIATE_TEST_SUITE_P(All, Operators, ::testing::ValuesIn(op_cases()),
                          [](const auto& test) { return test.param.name; });
 
 }  // namespace

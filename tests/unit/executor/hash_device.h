@@ -8,7 +8,7 @@
 #include "executor/device.h"
 #include "executor/run.h"
 
-namespace bayplan::exec::testing {
+namespace bayplan::exec::test {
 
 class HashDevice final : public Device {
  public:
@@ -111,4 +111,4 @@ inline DeviceFactory hash_devices() {
   return [](int) { return std::make_unique<HashDevice>(); };
 }
 
-}  // namespace bayplan::exec::testing
+}  // namespace bayplan::exec::test

@@ -16,7 +16,7 @@
 namespace bayplan::exec {
 namespace {
 
-using bayplan::testing::lower_tiny;
+using bayplan::test::lower_tiny;
 using Kind = FaultInjection::Kind;
 
 constexpr double kDeadline = 1.0;
@@ -125,7 +125,7 @@ TEST(LocalFault, MemoryOfAFailedRankIsNotReadAnyMore) {
   // Real buffers: the sanitizer presets see a copy from a rank that has gone.
   const Program program = four_ranks();
   for (std::int32_t at = 0; at < 45; at += 9) {
-    const Error e = run_with_fault(program, testing::hash_devices(), {Kind::kThrow, at % 4, 0, at});
+    const Error e = run_with_fault(program, test::hash_devices(), {Kind::kThrow, at % 4, 0, at});
     EXPECT_EQ(e.code, "rank-failed");
   }
 }

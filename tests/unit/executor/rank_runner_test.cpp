@@ -13,7 +13,7 @@
 namespace bayplan::exec {
 namespace {
 
-using bayplan::testing::lower_tiny;
+using bayplan::test::lower_tiny;
 
 /// Sample i is the number i, repeated.
 struct NumberedData final : public DataSource {

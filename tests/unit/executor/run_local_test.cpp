@@ -19,9 +19,9 @@
 namespace bayplan::exec {
 namespace {
 
-using bayplan::testing::lower_tiny;
-using bayplan::testing::random_plan;
-using bayplan::testing::TinyPlan;
+using bayplan::test::lower_tiny;
+using bayplan::test::random_plan;
+using bayplan::test::TinyPlan;
 
 RunResult run(const Program& program, const DeviceFactory& devices, RunOptions options = {}) {
   const auto data = synthetic_data(3, program.job.seq, 13);
@@ -43,10 +43,10 @@ TEST(RunLocal, SameResultWhateverTheThreadsDo) {
   for (std::uint64_t seed = 0; seed < 12; ++seed) {
     const TinyPlan tiny = random_plan(seed);
     const Program program = lower_tiny(tiny);
-    const RunResult first = run(program, testing::hash_devices(), {.steps = 3});
+    const RunResult first = run(program, test::hash_devices(), {.steps = 3});
     EXPECT_EQ(first.state_hash.size(), 32u);
     for (int again = 0; again < 2; ++again) {
-      const RunResult other = run(program, testing::hash_devices(), {.steps = 3});
+      const RunResult other = run(program, test::hash_devices(), {.steps = 3});
       EXPECT_EQ(other.state_hash, first.state_hash) << to_string(tiny);
       EXPECT_EQ(other.losses, first.losses);
       EXPECT_EQ(other.grad_norms, first.grad_norms);
@@ -58,7 +58,7 @@ TEST(RunLocal, InitialStateDoesNotDependOnTheLayout) {
   // No step: the hash is that of the initial state, gathered from different shards.
   const auto hash = [](int pp, int dp, int zero) {
     return run(lower_tiny({.pp = pp, .dp = dp, .micro_batches = 2, .zero = zero, .tied = true}),
-               testing::hash_devices(), {.steps = 0})
+               test::hash_devices(), {.steps = 0})
         .state_hash;
   };
   // The groups and so the toy device's values are the same for equal pp only up to padding.
@@ -113,7 +113,7 @@ TEST(RunLocal, TimelineHoldsTheLastSteps) {
 TEST(RunLocal, EvaluatesWhenDueAndAtTheEnd) {
   const Program program = lower_tiny({.pp = 2, .micro_batches = 2});
   const auto losses = [&](std::int64_t steps, std::int64_t every) {
-    return run(program, testing::hash_devices(),
+    return run(program, test::hash_devices(),
                {.steps = steps, .eval_every = every, .eval_samples = 4})
         .eval_losses.size();
   };
@@ -130,7 +130,7 @@ TEST(RunLocal, WritesMetricsModelAndDump) {
   std::int64_t seen = 0;
   RunOptions options{.steps = 3, .output_directory = directory, .dump_state = dump};
   options.on_step = [&](const StepMetrics& m) { EXPECT_EQ(m.step, seen++); };
-  const RunResult result = run(program, testing::hash_devices(), options);
+  const RunResult result = run(program, test::hash_devices(), options);
   EXPECT_EQ(seen, 3);
   EXPECT_EQ(result.checkpoint, (directory / "model.safetensors").string());
 
@@ -204,7 +204,7 @@ TEST(RunRank, EqualsRunLocal) {
   // run_rank() over the same communicators: reports travel as messages instead of in memory.
   const Program program = lower_tiny({.pp = 2, .dp = 2, .micro_batches = 2, .zero = 1});
   const RunOptions options{.steps = 3, .deadline_seconds = 20, .timeline_steps = 2};
-  const RunResult local = run(program, testing::hash_devices(), options);
+  const RunResult local = run(program, test::hash_devices(), options);
   const auto data = synthetic_data(3, program.job.seq, 13);
   const auto communicators = make_local_communicators(4, {.deadline_seconds = 20});
   std::vector<RunResult> results(4);
@@ -212,7 +212,7 @@ TEST(RunRank, EqualsRunLocal) {
   for (std::size_t r = 0; r < 4; ++r) {
     threads.emplace_back([&, r] {
       const auto result =
-          run_rank(program, testing::hash_devices(), *communicators[r], *data, nullptr, options);
+          run_rank(program, test::hash_devices(), *communicators[r], *data, nullptr, options);
       ASSERT_TRUE(result.ok()) << result.error().message;
       results[r] = *result;
     });

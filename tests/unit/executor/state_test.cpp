@@ -19,8 +19,8 @@
 namespace bayplan::exec {
 namespace {
 
-using bayplan::testing::lower_tiny;
-using bayplan::testing::TinyPlan;
+using bayplan::test::lower_tiny;
+using bayplan::test::TinyPlan;
 
 constexpr float kPadding = -1.0f;
 
@@ -84,7 +84,7 @@ std::map<std::string, std::vector<float>> gather(const Program& program,
 
 TEST(State, EveryTensorIsWholeInEveryLayout) {
   for (std::uint64_t seed = 0; seed < 30; ++seed) {
-    TinyPlan tiny = bayplan::testing::random_plan(seed);
+    TinyPlan tiny = bayplan::test::random_plan(seed);
     tiny.bf16 = false;
     const Program program = lower_tiny(tiny);
     const auto seen = gather(program);

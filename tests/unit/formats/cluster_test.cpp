@@ -63,7 +63,7 @@ struct BadCluster {
   const char* text;
   const char* code;
 };
-class RefusedCluster : public testing::TestWithParam<BadCluster> {};
+class RefusedCluster : public ::testing::TestWithParam<BadCluster> {};
 
 TEST_P(RefusedCluster, WithCodeAndHint) {
   const auto cluster = resolve_cluster(GetParam().text);
@@ -76,7 +76,7 @@ TEST_P(RefusedCluster, WithCodeAndHint) {
 
 INSTANTIATE_TEST_SUITE_P(
     Texts, RefusedCluster,
-    testing::Values(
+    ::testing::Values(
         BadCluster{"", "bad-cluster"}, BadCluster{"8x", "unknown-preset"},
         BadCluster{"h100", "unknown-preset"}, BadCluster{"8xh100-sxm-80bg", "unknown-preset"},
         BadCluster{"0xh200", "out-of-range"}, BadCluster{"8x0xh200", "out-of-range"},

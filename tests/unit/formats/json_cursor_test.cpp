@@ -82,7 +82,7 @@ struct Refusal {
   const char* code;
   const char* where;
 };
-class RefusedObject : public testing::TestWithParam<Refusal> {};
+class RefusedObject : public ::testing::TestWithParam<Refusal> {};
 
 TEST_P(RefusedObject, NamesCodeAndPointer) {
   const auto sample = read_sample(GetParam().text);
@@ -93,7 +93,7 @@ TEST_P(RefusedObject, NamesCodeAndPointer) {
 
 INSTANTIATE_TEST_SUITE_P(
     Objects, RefusedObject,
-    testing::Values(
+    ::testing::Values(
         Refusal{"[]", "wrong-type", "f.json"}, Refusal{"{}", "missing-field", "f.json"},
         Refusal{R"({"seq": "128"})", "wrong-type", "f.json:/seq"},
         Refusal{R"({"seq": 1.5})", "wrong-type", "f.json:/seq"},

@@ -71,7 +71,7 @@ struct BadModel {
   const char* text;
   const char* code;
 };
-class RefusedModel : public testing::TestWithParam<BadModel> {};
+class RefusedModel : public ::testing::TestWithParam<BadModel> {};
 
 TEST_P(RefusedModel, WithCodeAndHint) {
   const auto model = resolve_model(GetParam().text);
@@ -83,22 +83,23 @@ TEST_P(RefusedModel, WithCodeAndHint) {
 
 INSTANTIATE_TEST_SUITE_P(
     Texts, RefusedModel,
-    testing::Values(BadModel{"", "unknown-preset"}, BadModel{"gpt:", "bad-shape"},
-                    BadModel{"gpt:hidden=64,layers=2", "bad-shape"},
-                    BadModel{"gpt:hidden=64,layers=2,heads=5", "bad-shape"},
-                    BadModel{"gpt:hidden=64,layers=2,heads=4,kv_heads=3", "bad-shape"},
-                    BadModel{"gpt:hidden=0,layers=2,heads=4", "bad-shape"},
-                    BadModel{"gpt:hidden=-64,layers=2,heads=4", "bad-shape"},
-                    BadModel{"gpt:hidden=64,layers=99999999999999999999,heads=4", "bad-shape"},
-                    BadModel{"gpt:hidden=9000000000000000000,layers=1,heads=1", "bad-shape"},
-                    BadModel{"gpt:hidden=64,layers=2000000,heads=4", "out-of-range"},
-                    BadModel{"gpt:hidden=64,layers=2,heads=4,width=3", "unknown-field"},
-                    BadModel{"gpt:hidden=64,hidden=64,layers=2,heads=4", "bad-shape"},
-                    BadModel{"gpt:hidden=64,layers=two,heads=4", "bad-shape"},
-                    BadModel{"gpt:hidden=64,layers=2,heads=4,tied=maybe", "bad-shape"},
-                    BadModel{"llama:hidden=6,layers=1,heads=2", "bad-shape"},  // head size 3 is odd
-                    BadModel{"no/such/folder/", "file-not-found"},
-                    BadModel{"none.json", "file-not-found"}));
+    ::testing::Values(BadModel{"", "unknown-preset"}, BadModel{"gpt:", "bad-shape"},
+                      BadModel{"gpt:hidden=64,layers=2", "bad-shape"},
+                      BadModel{"gpt:hidden=64,layers=2,heads=5", "bad-shape"},
+                      BadModel{"gpt:hidden=64,layers=2,heads=4,kv_heads=3", "bad-shape"},
+                      BadModel{"gpt:hidden=0,layers=2,heads=4", "bad-shape"},
+                      BadModel{"gpt:hidden=-64,layers=2,heads=4", "bad-shape"},
+                      BadModel{"gpt:hidden=64,layers=99999999999999999999,heads=4", "bad-shape"},
+                      BadModel{"gpt:hidden=9000000000000000000,layers=1,heads=1", "bad-shape"},
+                      BadModel{"gpt:hidden=64,layers=2000000,heads=4", "out-of-range"},
+                      BadModel{"gpt:hidden=64,layers=2,heads=4,width=3", "unknown-field"},
+                      BadModel{"gpt:hidden=64,hidden=64,layers=2,heads=4", "bad-shape"},
+                      BadModel{"gpt:hidden=64,layers=two,heads=4", "bad-shape"},
+                      BadModel{"gpt:hidden=64,layers=2,heads=4,tied=maybe", "bad-shape"},
+                      BadModel{"llama:hidden=6,layers=1,heads=2",
+                               "bad-shape"},  // head size 3 is odd
+                      BadModel{"no/such/folder/", "file-not-found"},
+                      BadModel{"none.json", "file-not-found"}));
 
 Result<ModelDescription> read_config(const std::string& text) {
   BAYPLAN_TRY(document, parse_json(text, "config.json"));

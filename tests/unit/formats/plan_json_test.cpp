@@ -76,7 +76,7 @@ struct Change {
   const char* value;  // JSON
   const char* code;
 };
-class RefusedPlan : public testing::TestWithParam<Change> {};
+class RefusedPlan : public ::testing::TestWithParam<Change> {};
 
 TEST_P(RefusedPlan, WithPointer) {
   const auto file =
@@ -89,7 +89,7 @@ TEST_P(RefusedPlan, WithPointer) {
 
 INSTANTIATE_TEST_SUITE_P(
     Fields, RefusedPlan,
-    testing::Values(
+    ::testing::Values(
         Change{"/schema", R"("bayplan.plan/2")", "unknown-value"},
         Change{"/job/seq", "0", "out-of-range"}, Change{"/job/seq", R"("1024")", "wrong-type"},
         Change{"/job/global_batch", "-4", "out-of-range"},

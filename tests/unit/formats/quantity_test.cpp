@@ -33,7 +33,7 @@ struct BadBytes {
   const char* text;
   const char* code;
 };
-class RefusedBytes : public testing::TestWithParam<BadBytes> {};
+class RefusedBytes : public ::testing::TestWithParam<BadBytes> {};
 
 TEST_P(RefusedBytes, WithCodePlaceAndHint) {
   const auto result = parse_bytes(GetParam().text, "--set memory");
@@ -44,14 +44,14 @@ TEST_P(RefusedBytes, WithCodePlaceAndHint) {
 
 INSTANTIATE_TEST_SUITE_P(
     Texts, RefusedBytes,
-    testing::Values(BadBytes{"80", "bad-quantity"}, BadBytes{"", "bad-quantity"},
-                    BadBytes{"GB", "bad-quantity"}, BadBytes{"80Gb", "bad-quantity"},
-                    BadBytes{"80 GB/s", "bad-quantity"}, BadBytes{"nanGB", "bad-quantity"},
-                    BadBytes{"infGB", "bad-quantity"}, BadBytes{"-1GB", "out-of-range"},
-                    BadBytes{"-0GB", "out-of-range"}, BadBytes{"0GB", "out-of-range"},
-                    BadBytes{"0.1B", "out-of-range"},
-                    // 2^62 bytes is the limit: 4 EiB = 4096 PiB.
-                    BadBytes{"4096PiB", "out-of-range"}, BadBytes{"1e400GB", "out-of-range"}));
+    ::testing::Values(BadBytes{"80", "bad-quantity"}, BadBytes{"", "bad-quantity"},
+                      BadBytes{"GB", "bad-quantity"}, BadBytes{"80Gb", "bad-quantity"},
+                      BadBytes{"80 GB/s", "bad-quantity"}, BadBytes{"nanGB", "bad-quantity"},
+                      BadBytes{"infGB", "bad-quantity"}, BadBytes{"-1GB", "out-of-range"},
+                      BadBytes{"-0GB", "out-of-range"}, BadBytes{"0GB", "out-of-range"},
+                      BadBytes{"0.1B", "out-of-range"},
+                      // 2^62 bytes is the limit: 4 EiB = 4096 PiB.
+                      BadBytes{"4096PiB", "out-of-range"}, BadBytes{"1e400GB", "out-of-range"}));
 
 TEST(Quantity, ZeroIsAllowedWhereItMeansNone) {
   EXPECT_EQ(parse_bytes("0B", "x", Zero::kAllowed)->value, 0);

@@ -10,7 +10,7 @@
 namespace bayplan {
 namespace {
 
-class TextFile : public testing::Test {
+class TextFile : public ::testing::Test {
  protected:
   void SetUp() override {
     std::string pattern = (std::filesystem::temp_directory_path() / "bayplan-text-XXXXXX").string();

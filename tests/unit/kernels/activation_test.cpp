@@ -7,7 +7,7 @@
 #include "kernels/reference/reference.h"
 #include "tests/unit/kernels/arrays.h"
 
-namespace bayplan::kernels::testing {
+namespace bayplan::kernels::test {
 namespace {
 
 template <class T>
@@ -148,4 +148,4 @@ TYPED_TEST(Activation, SwigluBackwardMayOverwriteItsInputs) {
 }
 
 }  // namespace
-}  // namespace bayplan::kernels::testing
+}  // namespace bayplan::kernels::test

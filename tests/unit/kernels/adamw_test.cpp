@@ -7,7 +7,7 @@
 #include "kernels/reference/reference.h"
 #include "tests/unit/kernels/arrays.h"
 
-namespace bayplan::kernels::testing {
+namespace bayplan::kernels::test {
 namespace {
 
 AdamWOptions options_at(std::int64_t step) {
@@ -170,4 +170,4 @@ TYPED_TEST(SumOfSquares, DoesNotDependOnAlignment) {
 }
 
 }  // namespace
-}  // namespace bayplan::kernels::testing
+}  // namespace bayplan::kernels::test

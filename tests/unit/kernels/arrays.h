@@ -12,7 +12,7 @@
 
 #include "kernels/types.h"
 
-namespace bayplan::kernels::testing {
+namespace bayplan::kernels::test {
 
 using StorageTypes = ::testing::Types<float, double, bf16>;
 
@@ -106,4 +106,4 @@ void in_pieces(std::int64_t n, const Body& body) {
   }
 }
 
-}  // namespace bayplan::kernels::testing
+}  // namespace bayplan::kernels::test

@@ -8,7 +8,7 @@
 #include "kernels/elementwise.h"
 #include "tests/unit/kernels/arrays.h"
 
-namespace bayplan::kernels::testing {
+namespace bayplan::kernels::test {
 namespace {
 
 std::uint16_t rounded(float value) { return to_bf16(value).bits; }
@@ -61,4 +61,4 @@ TEST(Bf16, VectorCastEqualsScalarForRoundingCasesAndEveryTail) {
 }
 
 }  // namespace
-}  // namespace bayplan::kernels::testing
+}  // namespace bayplan::kernels::test

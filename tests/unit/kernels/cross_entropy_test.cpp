@@ -8,7 +8,7 @@
 #include "kernels/reference/reference.h"
 #include "tests/unit/kernels/arrays.h"
 
-namespace bayplan::kernels::testing {
+namespace bayplan::kernels::test {
 namespace {
 
 constexpr std::int64_t kRows = 5;
@@ -171,4 +171,4 @@ TYPED_TEST(CrossEntropy, EqualLogitsCostTheLogarithmOfTheVocabulary) {
 }
 
 }  // namespace
-}  // namespace bayplan::kernels::testing
+}  // namespace bayplan::kernels::test

@@ -5,7 +5,7 @@
 #include "kernels/ranked_sum.h"
 #include "tests/unit/kernels/arrays.h"
 
-namespace bayplan::kernels::testing {
+namespace bayplan::kernels::test {
 namespace {
 
 template <class T>
@@ -142,4 +142,4 @@ TEST(RankedSum, Bf16IsSummedInFp32) {
 }
 
 }  // namespace
-}  // namespace bayplan::kernels::testing
+}  // namespace bayplan::kernels::test

@@ -5,7 +5,7 @@
 #include "kernels/reference/reference.h"
 #include "tests/unit/kernels/arrays.h"
 
-namespace bayplan::kernels::testing {
+namespace bayplan::kernels::test {
 namespace {
 
 constexpr std::int64_t kVocabulary = 11;
@@ -101,4 +101,4 @@ TYPED_TEST(Embedding, GivenPositionsReplaceTheTokenIndex) {
 }
 
 }  // namespace
-}  // namespace bayplan::kernels::testing
+}  // namespace bayplan::kernels::test

@@ -7,7 +7,7 @@
 #include "kernels/reference/reference.h"
 #include "tests/unit/kernels/arrays.h"
 
-namespace bayplan::kernels::testing {
+namespace bayplan::kernels::test {
 namespace {
 
 constexpr double kEps = 1e-5;
@@ -257,4 +257,4 @@ TYPED_TEST(Norm, WithoutResidualOrBiasNothingIsAdded) {
 }
 
 }  // namespace
-}  // namespace bayplan::kernels::testing
+}  // namespace bayplan::kernels::test

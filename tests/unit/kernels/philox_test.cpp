@@ -8,7 +8,7 @@
 #include "kernels/reference/reference.h"
 #include "tests/unit/kernels/arrays.h"
 
-namespace bayplan::kernels::testing {
+namespace bayplan::kernels::test {
 namespace {
 
 using Words = std::array<std::uint32_t, 4>;
@@ -186,4 +186,4 @@ TYPED_TEST(Dropout, DropsTheRequestedShareAndNothingAtZero) {
 }
 
 }  // namespace
-}  // namespace bayplan::kernels::testing
+}  // namespace bayplan::kernels::test

@@ -5,7 +5,7 @@
 #include "kernels/rope.h"
 #include "tests/unit/kernels/arrays.h"
 
-namespace bayplan::kernels::testing {
+namespace bayplan::kernels::test {
 namespace {
 
 template <class T>
@@ -89,4 +89,4 @@ TYPED_TEST(Rope, GivenPositionsReplaceTheTokenIndex) {
 }
 
 }  // namespace
-}  // namespace bayplan::kernels::testing
+}  // namespace bayplan::kernels::test

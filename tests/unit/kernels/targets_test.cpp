@@ -7,7 +7,7 @@
 #include "kernels/kernels.h"
 #include "tests/unit/kernels/arrays.h"
 
-namespace bayplan::kernels::testing {
+namespace bayplan::kernels::test {
 namespace {
 
 /// Restores the machine's own choice of target.
@@ -101,4 +101,4 @@ TYPED_TEST(Targets, AgreeAndHaveTheSameBitsWhereMultiplyAddIsFused) {
 }
 
 }  // namespace
-}  // namespace bayplan::kernels::testing
+}  // namespace bayplan::kernels::test

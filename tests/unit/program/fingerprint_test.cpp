@@ -12,21 +12,21 @@
 namespace bayplan {
 namespace {
 
-Program tiny() {
-  testing::TinyPlan plan;
+Program tiny_program() {
+  test::TinyPlan plan;
   plan.pp = 2;
   plan.dp = 2;
   plan.micro_batches = 2;
   plan.zero = 1;
   plan.tied = true;
-  return testing::lower_tiny(plan);
+  return test::lower_tiny(plan);
 }
 
 TEST(Fingerprint, IsStoredByLowerAndReproducible) {
-  const Program p = tiny();
+  const Program p = tiny_program();
   EXPECT_NE(p.fingerprint, 0u);
   EXPECT_EQ(p.fingerprint, fingerprint(p));
-  EXPECT_EQ(p.fingerprint, tiny().fingerprint);
+  EXPECT_EQ(p.fingerprint, tiny_program().fingerprint);
 }
 
 TEST(Fingerprint, OfAHandMadeProgramIsTheSameOnEveryMachine) {
@@ -45,7 +45,7 @@ TEST(Fingerprint, OfAHandMadeProgramIsTheSameOnEveryMachine) {
 }
 
 TEST(Fingerprint, EveryFieldOfTheProgramCounts) {
-  const Program original = tiny();
+  const Program original = tiny_program();
   const auto train = static_cast<std::size_t>(ProgramKind::kTrainStep);
   using Change = std::function<void(Program&)>;
   const std::vector<Change> changes = {
@@ -88,12 +88,12 @@ TEST(Fingerprint, EveryFieldOfTheProgramCounts) {
 }
 
 TEST(Fingerprint, SpeedsHyperparametersAndNamesOfModelsDoNotCount) {
-  Program p = tiny();
+  Program p = tiny_program();
   p.job.learning_rate = 0.5;
   p.job.seed = 9;
   p.model = "another name";
   p.threads_per_rank = 8;
-  EXPECT_EQ(fingerprint(p), tiny().fingerprint);
+  EXPECT_EQ(fingerprint(p), tiny_program().fingerprint);
 }
 
 }  // namespace

@@ -9,11 +9,11 @@
 namespace bayplan {
 namespace {
 
-using testing::tiny_cluster;
-using testing::tiny_graph;
-using testing::tiny_plan;
-using testing::tiny_program;
-using testing::TinyShape;
+using test::tiny_cluster;
+using test::tiny_graph;
+using test::tiny_plan;
+using test::tiny_program;
+using test::TinyShape;
 
 const InstructionList& train(const Program& p, std::size_t c) {
   return p.classes[c].programs[static_cast<std::size_t>(ProgramKind::kTrainStep)];

@@ -57,7 +57,7 @@ TEST(Groups, EveryByteThatIsSentIsReceived) {
   // Over all ranks, reduce_scatter and all_gather of n shards send n·(n−1) shards, all_reduce both,
   // and every send has a receive.
   for (std::uint64_t seed = 0; seed < 40; ++seed) {
-    const Program p = testing::lower_tiny(testing::random_plan(seed));
+    const Program p = test::lower_tiny(test::random_plan(seed));
     std::int64_t sent = 0, messages_in = 0, expected = 0;
     for (int rank = 0; rank < p.world_size(); ++rank) {
       const InstructionList& list = p.list(rank, ProgramKind::kTrainStep);

@@ -118,7 +118,7 @@ TEST(ProgramText, RoundTripIsExact) {
   ASSERT_TRUE(parsed.ok()) << parsed.error().where << ": " << parsed.error().message;
   expect_equal(*parsed, p);
   for (std::uint64_t seed = 0; seed < 40; ++seed) {
-    const Program lowered = testing::lower_tiny(testing::random_plan(seed));
+    const Program lowered = test::lower_tiny(test::random_plan(seed));
     const Result<Program> again = parse_text(to_text(lowered), lowered);
     ASSERT_TRUE(again.ok()) << again.error().where << ": " << again.error().message;
     expect_equal(*again, lowered);
@@ -172,10 +172,10 @@ TEST(ProgramText, ErrorsNameTheLineAndTheWord) {
 }
 
 TEST(ProgramText, DamagedTextIsReadOrRefusedButNeverMore) {
-  testing::TinyPlan plan;
+  test::TinyPlan plan;
   plan.pp = 2;
   plan.micro_batches = 2;
-  const Program program = testing::lower_tiny(plan);
+  const Program program = test::lower_tiny(plan);
   const std::string text = to_text(program);
   std::mt19937_64 random(7);
   for (int n = 0; n < 300; ++n) {

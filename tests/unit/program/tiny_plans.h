@@ -8,7 +8,7 @@
 #include "planner/core/plan.h"
 #include "planner/program/lower.h"
 
-namespace bayplan::testing {
+namespace bayplan::test {
 
 /// GPT-2 shape: hidden 64, 4 heads, vocabulary 97.
 inline Architecture tiny_architecture(int layers, bool tied) {
@@ -87,4 +87,4 @@ inline Program tiny_program(const TinyShape& s) {
   return std::move(*lower(tiny_plan(s, graph), graph, tiny_cluster(s.pp * s.dp)));
 }
 
-}  // namespace bayplan::testing
+}  // namespace bayplan::test

@@ -12,7 +12,7 @@ namespace {
 constexpr std::int64_t kT = 16, kH = 64, kA = 4, kFloat = 4;
 
 UnitLayout block_layout() {
-  const ModelGraph graph = build_model(testing::tiny_architecture(1, false), false);
+  const ModelGraph graph = build_model(test::tiny_architecture(1, false), false);
   const auto shapes = infer_class_shapes(graph, {1, kT});
   return lay_out_unit(graph.classes[1], shapes[1], precision_of(DType::kFp32), 1);
 }
@@ -28,7 +28,7 @@ TEST(UnitLayout, BlockSavesWhatEachBackwardPhaseNeeds) {
 }
 
 TEST(UnitLayout, FusedBackwardAddsToTheResidualGradientInPlace) {
-  const ModelGraph graph = build_model(testing::tiny_architecture(1, false), false);
+  const ModelGraph graph = build_model(test::tiny_architecture(1, false), false);
   const UnitLayout layout = block_layout();
   std::vector<GradientSlot> norms;
   for (std::size_t o = 0; o < graph.classes[1].operators.size(); ++o) {
@@ -61,7 +61,7 @@ TEST(UnitLayout, SplitBackwardStashesTheOutputGradientsThatWeightsNeed) {
 }
 
 TEST(UnitLayout, ScratchOfTensorsAliveTogetherDoesNotOverlap) {
-  const ModelGraph graph = build_model(testing::tiny_architecture(1, false), true);
+  const ModelGraph graph = build_model(test::tiny_architecture(1, false), true);
   const auto shapes = infer_class_shapes(graph, {1, kT});
   const Precision precision = precision_of(DType::kFp32);
   const UnitLayout layout = lay_out_unit(graph.classes[1], shapes[1], precision, 1);

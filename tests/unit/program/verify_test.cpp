@@ -14,9 +14,9 @@
 namespace bayplan {
 namespace {
 
-using testing::EditableList;
-using testing::lower_tiny;
-using testing::TinyPlan;
+using test::EditableList;
+using test::lower_tiny;
+using test::TinyPlan;
 using Entry = EditableList::Entry;
 
 /// 2 stages, 1F1B, 3 micro-batches; stage 0 has embedding and a block, stage 1 a block and head.

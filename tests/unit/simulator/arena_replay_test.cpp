@@ -11,8 +11,8 @@
 namespace bayplan::sim {
 namespace {
 
-using bayplan::testing::lower_tiny;
-using bayplan::testing::random_plan;
+using bayplan::test::lower_tiny;
+using bayplan::test::random_plan;
 
 TEST(ArenaReplay, LargestExtentIsTheArena) {
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
@@ -52,7 +52,7 @@ TEST(ArenaReplay, SamplesFollowTheTimeline) {
   const Program program = lower_tiny({.pp = 2, .micro_batches = 4, .layers = 2});
   SimulateOptions options;
   const auto result =
-      simulate(program, testing::cluster_of(DeviceClass::kGpu, 2), unit_costs(), options);
+      simulate(program, test::cluster_of(DeviceClass::kGpu, 2), unit_costs(), options);
   ASSERT_TRUE(result.ok());
   std::int64_t last_time = -1;
   std::int32_t last_rank = -1;

@@ -13,7 +13,7 @@
 namespace bayplan::sim {
 namespace {
 
-using bayplan::testing::lower_tiny;
+using bayplan::test::lower_tiny;
 
 constexpr Link kLink{Seconds(1e-6), BytesPerSecond(1e9), Provenance::kSpecification};
 
@@ -44,7 +44,7 @@ TEST(LinkCost, OneMemberCostsNothing) {
 }
 
 TEST(SlowestLink, LeavesTheNodeWhenAnyMemberDoes) {
-  Cluster cluster = testing::cluster_of(DeviceClass::kGpu, 2);
+  Cluster cluster = test::cluster_of(DeviceClass::kGpu, 2);
   cluster.groups[0].nodes = 2;
   cluster.groups[0].intra_node = {Seconds(1e-6), BytesPerSecond(100e9), Provenance::kSpecification};
   cluster.inter_node = {Seconds(5e-6), BytesPerSecond(10e9), Provenance::kSpecification};
@@ -130,8 +130,8 @@ TEST(AnalyticCosts, FourRanksOnTwoCoresTakeAsLongAsTheirWork) {
   // cores instead of one: half the time. Their reductions take some of the cores' time as well.
   const Program four = lower_tiny({.dp = 4, .micro_batches = 2, .layers = 4});
   const Program one = lower_tiny({.dp = 1, .micro_batches = 8, .layers = 4});
-  const Cluster shared = testing::cluster_of(DeviceClass::kCpu, 4, 2);
-  const Cluster single = testing::cluster_of(DeviceClass::kCpu, 1, 2);
+  const Cluster shared = test::cluster_of(DeviceClass::kCpu, 4, 2);
+  const Cluster single = test::cluster_of(DeviceClass::kCpu, 1, 2);
   const auto calibration = flat_calibration(2);
   const auto on_four = simulate(four, shared, analytic_costs(four, shared, calibration));
   const auto on_one = simulate(one, single, analytic_costs(one, single, calibration));

@@ -16,10 +16,10 @@
 namespace bayplan::sim {
 namespace {
 
-using bayplan::testing::lower_tiny;
+using bayplan::test::lower_tiny;
 using nlohmann::json;
-using testing::cluster_of;
-using testing::stage_costs;
+using test::cluster_of;
+using test::stage_costs;
 
 SimulationResult simulated(const Program& program, const CostModel& costs, int steps = 1,
                            DeviceClass device = DeviceClass::kGpu) {
@@ -32,7 +32,7 @@ SimulationResult simulated(const Program& program, const CostModel& costs, int s
 
 TEST(Breakdown, PartsAddUpToTheStep) {
   for (std::uint64_t seed = 0; seed < 30; ++seed) {
-    const Program program = lower_tiny(bayplan::testing::random_plan(seed));
+    const Program program = lower_tiny(bayplan::test::random_plan(seed));
     for (const DeviceClass device : {DeviceClass::kGpu, DeviceClass::kCpu}) {
       const SimulationResult result = simulated(program, unit_costs(), 2, device);
       EXPECT_NEAR(result.breakdown.total().value, result.step_time.mid.value, 1e-15);

@@ -9,10 +9,10 @@
 namespace bayplan::sim {
 namespace {
 
-using bayplan::testing::lower_tiny;
-using bayplan::testing::TinyPlan;
-using testing::cluster_of;
-using testing::stage_costs;
+using bayplan::test::lower_tiny;
+using bayplan::test::TinyPlan;
+using test::cluster_of;
+using test::stage_costs;
 
 std::int64_t step_of(const Program& program, const Cluster& cluster, const CostModel& costs) {
   SimulateOptions options;
@@ -165,14 +165,14 @@ TEST(Simulate, TheSameInputGivesTheSameTimeline) {
 TEST(Simulate, EventsKeepTheSemantics) {
   // Random programs, both styles: ready <= start <= end, streams in order, waits done before.
   for (std::uint64_t seed = 0; seed < 40; ++seed) {
-    const TinyPlan plan = bayplan::testing::random_plan(seed);
+    const TinyPlan plan = bayplan::test::random_plan(seed);
     const Program program = lower_tiny(plan);
     for (const DeviceClass device : {DeviceClass::kGpu, DeviceClass::kCpu}) {
       CostModel costs = unit_costs();
       costs.nodes.resize(device == DeviceClass::kCpu ? 1 : 0);
       if (device == DeviceClass::kCpu) costs.nodes[0].cores = 2;
       const auto result = simulate(program, cluster_of(device, program.world_size(), 2), costs);
-      ASSERT_TRUE(result.ok()) << bayplan::testing::to_string(plan) << ": "
+      ASSERT_TRUE(result.ok()) << bayplan::test::to_string(plan) << ": "
                                << result.error().message;
       const auto& events = result->timeline.events;
       std::size_t base = 0;

@@ -5,7 +5,7 @@
 #include "simulator/cost/cost_model.h"
 #include "tests/property/random_program.h"
 
-namespace bayplan::sim::testing {
+namespace bayplan::sim::test {
 
 /// `devices` GPUs or CPUs in one node; CPUs share nothing unless the cost model says so.
 inline Cluster cluster_of(DeviceClass device_class, int devices, int cores = 0) {
@@ -52,4 +52,4 @@ inline CostModel stage_costs(const Program& program, const StageCosts& costs) {
   return model;
 }
 
-}  // namespace bayplan::sim::testing
+}  // namespace bayplan::sim::test

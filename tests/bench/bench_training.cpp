@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <benchmark/benchmark.h>
+#include <c10/core/GradMode.h>
 
 #include <algorithm>
 #include <chrono>
@@ -64,7 +65,7 @@ class AutogradGpt {
     const at::Tensor logits =
         at::layer_norm(x, {kHidden}, norm_weight_, norm_bias_).matmul(wte_.t());
     at::cross_entropy_loss(logits.flatten(0, 1), labels_.flatten()).backward();
-    at::NoGradGuard guard;
+    c10::NoGradGuard guard;
     std::vector<at::Tensor> gradients;
     for (const at::Tensor& p : parameters_) gradients.push_back(p.grad());
     at::_fused_adamw_(parameters_, gradients, moment1_, moment2_, {}, steps_, 1e-4, 0.9, 0.95, 0.1,

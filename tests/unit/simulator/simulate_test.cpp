@@ -172,8 +172,7 @@ TEST(Simulate, EventsKeepTheSemantics) {
       costs.nodes.resize(device == DeviceClass::kCpu ? 1 : 0);
       if (device == DeviceClass::kCpu) costs.nodes[0].cores = 2;
       const auto result = simulate(program, cluster_of(device, program.world_size(), 2), costs);
-      ASSERT_TRUE(result.ok()) << bayplan::test::to_string(plan) << ": "
-                               << result.error().message;
+      ASSERT_TRUE(result.ok()) << bayplan::test::to_string(plan) << ": " << result.error().message;
       const auto& events = result->timeline.events;
       std::size_t base = 0;
       for (int rank = 0; rank < program.world_size(); ++rank) {

@@ -55,6 +55,8 @@ void for_each_tile(int threads, DType type, DType out_type, const Matrix& out, c
                    const Matrix& b, const Body& body) {
   BAYPLAN_CHECK(!out.transposed && out.rows == a.rows && out.cols == b.cols && a.cols == b.rows,
                 "sizes of a product");
+  // A BLAS that threads by itself would split sums, so bits would depend on its thread count.
+  BAYPLAN_CHECK(at::get_num_threads() == 1, "the calling thread must hold ATen to one thread");
   const ProductTiles tiles = product_tiles(out.rows, out.cols, a.cols);
   const std::int64_t extent = tiles.by_rows ? out.rows : out.cols;
   parallel_tasks(threads, tiles.count, [&](std::int64_t i) {

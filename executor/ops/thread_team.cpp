@@ -62,7 +62,7 @@ class ThreadTeam {
     function_ = function;
     body_ = body;
     tasks_ = tasks;
-    helpers_ = threads - 1;
+    extra_threads_ = threads - 1;
     next_task_.store(0, std::memory_order_relaxed);
     pending_.store(workers(), std::memory_order_relaxed);
     error_ = nullptr;
@@ -93,7 +93,7 @@ class ThreadTeam {
       if (!changed()) continue;
       ++done;
       if (stop_) return;
-      if (worker < helpers_) take_tasks(worker + 1);
+      if (worker < extra_threads_) take_tasks(worker + 1);
       if (pending_.fetch_sub(1, std::memory_order_acq_rel) == 1) pending_.notify_one();
     }
   }
@@ -119,7 +119,7 @@ class ThreadTeam {
   void (*function_)(const void*, std::int64_t) = nullptr;
   const void* body_ = nullptr;
   std::int64_t tasks_ = 0;
-  int helpers_ = 0;
+  int extra_threads_ = 0;
   std::mutex error_mutex_;
   std::exception_ptr error_;
 };

@@ -39,14 +39,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
     parser.add_argument("--bayplan", default=os.path.join(root, "build/bin/bayplan"))
-    parser.add_argument("--calibration")
+    parser.add_argument("--calibration", help="default: measure this machine first")
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--markdown", action="store_true")
     args = parser.parse_args()
-    calibration = ["--calibration", args.calibration] if args.calibration else []
     predicted, measured = [], [[] for _ in LAYOUTS]
     with tempfile.TemporaryDirectory() as folder:
+        calibration = ["--calibration", args.calibration or os.path.join(folder, "calibration.json")]
+        if not args.calibration:
+            call([args.bayplan, "calibrate", "-o", calibration[1], "--json"])
         plans = [os.path.join(folder, f"plan{i}.json") for i in range(len(LAYOUTS))]
         for plan, (_, ranks, micro_batch, layout) in zip(plans, LAYOUTS):
             command = [args.bayplan, "plan", MODEL, f"localhost:{ranks}", *JOB, "--micro-batch", str(micro_batch)]

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Runs every shell snippet of README.md and docs/*.md, and checks that relative links exist.
+"""Runs every shell snippet of README.md and docs/*.md, and checks that relative links exist and that
+docs/plan-format.md names every field of a plan file.
 
 A snippet is a fenced block marked `sh`. The blocks of one file run in order in one fresh folder with
 `bayplan` on the PATH and TEXT naming a text file; any non-zero exit fails. `tools/quickstart` and
@@ -7,6 +8,7 @@ A snippet is a fenced block marked `sh`. The blocks of one file run in order in 
 Usage: check_docs.py [--bin build/bin]
 """
 import argparse
+import json
 import os
 import re
 import subprocess
@@ -47,6 +49,23 @@ def run_snippets(text: str, binaries: str) -> str | None:
     return None
 
 
+def fields(value) -> set[str]:
+    if isinstance(value, list):
+        return set().union(*map(fields, value))
+    return set(value).union(*map(fields, value.values())) if isinstance(value, dict) else set()
+
+
+def undocumented_fields(binaries: str) -> list[str]:
+    with open(os.path.join(ROOT, "docs", "plan-format.md"), encoding="utf-8") as f:
+        named = set(re.findall(r"`(\w+)`", f.read()))
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "plan.json")
+        subprocess.run([os.path.join(binaries, "bayplan"), "plan", "gpt:hidden=32,layers=1,heads=2,vocab=64,seq=16",
+                        "localhost:1", "-o", path], check=True, capture_output=True)
+        with open(path, encoding="utf-8") as f:
+            return sorted(fields(json.load(f)) - named)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bin", default=os.path.join(ROOT, "build", "bin"))
@@ -65,6 +84,9 @@ def main() -> None:
         if problem:
             print(f"{name}: snippet fails\n{problem}")
             failed += 1
+    for field in undocumented_fields(binaries):
+        print(f"docs/plan-format.md: does not name the field `{field}`")
+        failed += 1
     print("ok" if failed == 0 else f"{failed} problems")
     sys.exit(1 if failed else 0)
 

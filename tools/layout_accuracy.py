@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
 """Predicted against measured step time of the quickstart job under five layouts.
 
-For every layout: plan and simulate (with a calibration of this machine that never ran a plan), then
-train for some steps in several rounds over all layouts, since a shared machine changes its speed
-from minute to minute. Prints the median over the rounds, their range, the largest error and whether
-the predicted ranking is the measured one. Reports; asserts nothing.
-Usage: layout_accuracy.py [--bayplan build/bin/bayplan] [--calibration FILE] [--steps N]
-                          [--rounds N] [--markdown]
+A shared machine changes its speed from minute to minute, so every round first calibrates (which never
+runs a plan), then predicts and trains all layouts for some steps. Prints the medians over the rounds
+and the median and range of each round's error, the largest error and whether the predicted ranking is
+the measured one. Reports; asserts nothing.
+Usage: layout_accuracy.py [--bayplan build/bin/bayplan] [--steps N] [--rounds N] [--markdown]
 """
 import argparse
 import json
@@ -39,40 +38,37 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
     parser.add_argument("--bayplan", default=os.path.join(root, "build/bin/bayplan"))
-    parser.add_argument("--calibration", help="default: measure this machine first")
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--markdown", action="store_true")
     args = parser.parse_args()
-    predicted, measured = [], [[] for _ in LAYOUTS]
+    predicted, measured = ([[] for _ in LAYOUTS] for _ in range(2))
     with tempfile.TemporaryDirectory() as folder:
-        calibration = ["--calibration", args.calibration or os.path.join(folder, "calibration.json")]
-        if not args.calibration:
-            call([args.bayplan, "calibrate", "-o", calibration[1], "--json"])
-        plans = [os.path.join(folder, f"plan{i}.json") for i in range(len(LAYOUTS))]
-        for plan, (_, ranks, micro_batch, layout) in zip(plans, LAYOUTS):
-            command = [args.bayplan, "plan", MODEL, f"localhost:{ranks}", *JOB, "--micro-batch", str(micro_batch)]
-            call([*command, *layout, *calibration, "-o", plan, "--json"])
-            simulated = call([args.bayplan, "simulate", plan, *calibration, "--json"])
-            predicted.append(simulated["step"]["seconds"]["mid"])
+        calibration = os.path.join(folder, "calibration.json")
         for _ in range(args.rounds):
-            for i, plan in enumerate(plans):
+            call([args.bayplan, "calibrate", "-o", calibration, "--json"])
+            for i, (_, ranks, micro_batch, layout) in enumerate(LAYOUTS):
+                plan = os.path.join(folder, f"plan{i}.json")
+                call([args.bayplan, "plan", MODEL, f"localhost:{ranks}", *JOB, "--micro-batch", str(micro_batch), *layout,
+                      "--calibration", calibration, "-o", plan, "--json"])
+                simulated = call([args.bayplan, "simulate", plan, "--calibration", calibration, "--json"])
                 run = call([args.bayplan, "run", plan, "--synthetic", "--steps", str(args.steps), "--json"])
+                predicted[i].append(simulated["step"]["seconds"]["mid"])
                 measured[i].append(run["step_s"]["median"])
-    medians = [statistics.median(m) for m in measured]
-    separator = " | " if args.markdown else "  "
-    head = ["layout".ljust(38), "predicted", "measured", "range over rounds", "error"]
-    print(separator.join(head))
+    errors = [[p / m - 1 for p, m in zip(*both)] for both in zip(predicted, measured)]
+    predicted, measured = ([statistics.median(times) for times in all_times] for all_times in (predicted, measured))
+    error = [statistics.median(e) for e in errors]
+    rows = [["layout", "predicted", "measured", "error", "its range"]]
     if args.markdown:
-        print("|".join(["---"] * len(head)))
-    for (name, *_), p, m, all_rounds in zip(LAYOUTS, predicted, medians, measured):
-        spread = f"{min(all_rounds) * 1e3:5.1f} to {max(all_rounds) * 1e3:5.1f} ms"
-        cells = [name.ljust(38), f"{p * 1e3:6.1f} ms", f"{m * 1e3:5.1f} ms", spread.rjust(17), f"{p / m - 1:+.0%}"]
-        print(separator.join(cells))
-    worst = max(abs(p / m - 1) for p, m in zip(predicted, medians))
+        rows.append(["---"] * len(rows[0]))
+    for (name, *_), p, m, e, all_e in zip(LAYOUTS, predicted, measured, error, errors):
+        rows.append([name, f"{p * 1e3:.1f} ms", f"{m * 1e3:.1f} ms", f"{e:+.0%}", f"{min(all_e):+.0%} to {max(all_e):+.0%}"])
+    for row in rows:
+        print("| " + " | ".join(row) + " |" if args.markdown else f"{row[0]:38}{row[1]:>10}{row[2]:>11}{row[3]:>8}{row[4]:>16}")
+    worst = max(map(abs, error))
     pairs = [(i, j) for i in range(len(LAYOUTS)) for j in range(i)]
     tied = [(i, j) for i, j in pairs if abs(predicted[i] / predicted[j] - 1) < TIE]
-    wrong = [p for p in pairs if p not in tied and (predicted[p[0]] < predicted[p[1]]) != (medians[p[0]] < medians[p[1]])]
+    wrong = [p for p in pairs if p not in tied and (predicted[p[0]] < predicted[p[1]]) != (measured[p[0]] < measured[p[1]])]
     print(f"\nlargest error {worst:.0%}; of {len(pairs)} pairs {len(pairs) - len(tied) - len(wrong)} are ranked as measured, "
           f"{len(wrong)} are not, {len(tied)} are predicted to tie (within {TIE:.0%})")
 

@@ -15,6 +15,7 @@ namespace {
 struct VerifyArguments {
   GivenOptions given;
   std::string plan;
+  bool text = false;
 };
 
 /// One limit serves all ranks, so it is the smallest device's; the context is not the program's.
@@ -41,6 +42,7 @@ Outcome run_verify(const VerifyArguments& arguments, bool json) {
   if (!loaded) return loaded.error();
   const Program& program = loaded->program;
   const std::vector<VerifyFinding> findings = verify(program, budget_of(loaded->subject.cluster));
+  if (arguments.text && !json) fmt::print("{}", to_text(program));
   if (json) {
     nlohmann::ordered_json list = nlohmann::ordered_json::array();
     for (const VerifyFinding& f : findings) {
@@ -50,13 +52,15 @@ Outcome run_verify(const VerifyArguments& arguments, bool json) {
                       {"instruction", f.instruction.value},
                       {"message", f.message}});
     }
-    print_json({{"schema", "bayplan.verify/1"},
-                {"verified", findings.empty()},
-                {"fingerprint", fingerprint_text(program.fingerprint)},
-                {"ranks", program.world_size()},
-                {"rank_classes", program.classes.size()},
-                {"instructions", instruction_count(program)},
-                {"findings", list}});
+    nlohmann::ordered_json answer = {{"schema", "bayplan.verify/1"},
+                                     {"verified", findings.empty()},
+                                     {"fingerprint", fingerprint_text(program.fingerprint)},
+                                     {"ranks", program.world_size()},
+                                     {"rank_classes", program.classes.size()},
+                                     {"instructions", instruction_count(program)},
+                                     {"findings", list}};
+    if (arguments.text) answer["text"] = to_text(program);
+    print_json(answer);
   } else if (findings.empty()) {
     fmt::print("verified: {} ranks in {} classes, {} instructions, fingerprint {}\n",
                program.world_size(), program.classes.size(), instruction_count(program),
@@ -77,6 +81,7 @@ std::function<Outcome(bool)> declare_verify(CLI::App& app) {
   app.add_option("PLAN", arguments->plan, "Plan file")->required()->type_name("");
   app.add_option("CLUSTER", arguments->given.cluster, "Another cluster than the plan's")
       ->type_name("");
+  app.add_flag("--text", arguments->text, "Print every instruction and buffer first");
   declare_cluster_options(app, arguments->given);
   return [arguments](bool json) { return run_verify(*arguments, json); };
 }

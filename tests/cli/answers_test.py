@@ -136,6 +136,21 @@ def plan_is_the_fastest_of_what_fits():
         check(other["step"]["seconds"]["mid"] > simulated["step"]["seconds"]["mid"], "an A100 is slower than an H200")
 
 
+def verify_prints_the_whole_program_on_request():
+    with Folder() as folder:
+        path = folder.file("plan.json")
+        ok("plan", TINY, "4xh200", "--pp", "2", "--global-batch", "8", "-o", path)
+        silent = ok("verify", path)
+        check("send_act" not in silent.out, "no text without --text")
+        text = ok("verify", path, "--text", "--json").json()["text"]
+        equal(ok("verify", path, "--text").out, text + silent.out)
+        # Every counted instruction is a line "i5 ..." of the text.
+        lines = [line for line in text.splitlines() if line.startswith("i")]
+        equal(len(lines), ok("verify", path, "--json").json()["instructions"])
+        check(any(" send_act " in line for line in lines), "stage 0 sends its activations")
+        equal("text" in ok("verify", path, "--json").json(), False)
+
+
 def nothing_is_written_without_o_nor_when_nothing_fits():
     with Folder() as folder:
         ok("plan", TINY, "h200", cwd=folder.path)
@@ -191,5 +206,5 @@ def trace_and_compare():
 
 
 main([fit_says_what_scripts_read, what_is_given_is_fixed, what_does_not_fit_exits_3_with_fixes,
-      capacity_decides_the_verdict, plan_is_the_fastest_of_what_fits,
+      capacity_decides_the_verdict, plan_is_the_fastest_of_what_fits, verify_prints_the_whole_program_on_request,
       nothing_is_written_without_o_nor_when_nothing_fits, output_is_the_same_every_time, trace_and_compare])

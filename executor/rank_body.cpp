@@ -145,10 +145,12 @@ Status check_options(const Job& job) {
   const RunOptions& options = job.options;
   const std::int64_t batch = job.program.job.global_batch;
   if (options.steps < 0 || options.first_sample < 0 || options.timeline_steps < 0) {
-    return Error{"bad-option", "steps and samples must not be negative", "run options", ""};
+    return Error{"bad-option", "steps and samples must not be negative", "run options",
+                 "use 0 or more"};
   }
   if (!(options.deadline_seconds > 0.0)) {
-    return Error{"bad-option", "the deadline must be positive", "run options", ""};
+    return Error{"bad-option", "the deadline must be positive", "run options",
+                 "use a deadline above 0 s"};
   }
   if (options.eval_samples < 0 || options.eval_every < 0 || options.eval_samples % batch != 0) {
     return Error{"bad-option",

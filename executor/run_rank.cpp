@@ -57,7 +57,8 @@ Result<RunResult> run_rank(const Program& program, const DeviceFactory& devices,
     const Start start = agree_on_start(communicator, program, !prepared.ok());
     if (!prepared.ok()) return prepared.error();
     if (start.refused != 0) {
-      return Error{"run-aborted", "rank 0 cannot start; its message says why", "rank 0", ""};
+      return Error{"run-aborted", "rank 0 cannot start; its message says why", "rank 0",
+                   "mend what rank 0 names"};
     }
     if (start.fingerprint != program.fingerprint) {
       throw ExecutorError(rank, 0, "agreement on the start",

@@ -39,7 +39,7 @@ def main() -> None:
     root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
     parser.add_argument("--bayplan", default=os.path.join(root, "build/bin/bayplan"))
     parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--markdown", action="store_true")
     args = parser.parse_args()
     predicted, measured = ([[] for _ in LAYOUTS] for _ in range(2))

@@ -47,8 +47,11 @@ constexpr Seconds operator/(Bytes b, BytesPerSecond r) {
   return Seconds(static_cast<double>(b.value) / r.value);
 }
 constexpr Seconds operator/(FlopCount f, FlopPerSecond r) { return Seconds(f.value / r.value); }
+/// Saturates at 4e18 ps (46 days), also for infinity and NaN.
 constexpr Picoseconds to_picoseconds(Seconds s) {
-  return Picoseconds(static_cast<std::int64_t>(s.value * 1e12 + 0.5));
+  constexpr double kMost = 4e18;
+  const double t = s.value * 1e12 + 0.5;
+  return Picoseconds(static_cast<std::int64_t>(t < kMost ? t : kMost));
 }
 constexpr Seconds to_seconds(Picoseconds t) {
   return Seconds(static_cast<double>(t.value) * 1e-12);

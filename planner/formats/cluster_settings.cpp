@@ -83,7 +83,8 @@ Result<ordered_json> value_like(const ordered_json& old, const std::string& text
   if (!old.is_number()) return ordered_json(text);
   const ordered_json parsed = ordered_json::parse(text, nullptr, false);
   if (parsed.is_number()) return parsed;
-  return Error{"wrong-type", fmt::format("'{}' is not a number", text.substr(0, 60)), where, ""};
+  return Error{"wrong-type", fmt::format("'{}' is not a number", text.substr(0, 60)), where,
+               "write a number without a unit"};
 }
 
 Status set_field(ordered_json& cluster, const std::string& path, const std::string& value,

@@ -136,12 +136,14 @@ std::string_view JsonCursor::type_name() const {
 
 Status JsonCursor::expect_object() const {
   if (is_object()) return {};
-  return error("wrong-type", fmt::format("expected an object, found {}", type_name()));
+  return error("wrong-type", fmt::format("expected an object, found {}", type_name()),
+               "write {\"field\": value, ...}");
 }
 
 Result<std::vector<JsonCursor>> JsonCursor::elements() const {
   if (!is_array())
-    return error("wrong-type", fmt::format("expected an array, found {}", type_name()));
+    return error("wrong-type", fmt::format("expected an array, found {}", type_name()),
+                 "write [value, ...]");
   std::vector<JsonCursor> out;
   out.reserve(value_->size());
   for (std::size_t i = 0; i < value_->size(); ++i) {
@@ -168,10 +170,11 @@ JsonCursor JsonCursor::at(std::string_view name) const {
 
 Result<std::int64_t> JsonCursor::integer(std::int64_t least, std::int64_t most) const {
   if (!is_number())
-    return error("wrong-type", fmt::format("expected an integer, found {}", type_name()));
+    return error("wrong-type", fmt::format("expected an integer, found {}", type_name()),
+                 "write a whole number without quotes or unit");
   const auto refuse = [&] {
-    return error("out-of-range",
-                 fmt::format("{} is outside [{}, {}]", value_->dump(), least, most));
+    return error("out-of-range", fmt::format("{} is outside [{}, {}]", value_->dump(), least, most),
+                 fmt::format("write a number from {} to {}", least, most));
   };
   if (value_->is_number_unsigned()) {
     const auto value = value_->get<std::uint64_t>();
@@ -182,7 +185,8 @@ Result<std::int64_t> JsonCursor::integer(std::int64_t least, std::int64_t most) 
     const auto value = value_->get<double>();
     if (std::abs(value) > 9007199254740992.0) return refuse();
     if (value != std::trunc(value)) {
-      return error("wrong-type", fmt::format("expected an integer, found {}", value_->dump()));
+      return error("wrong-type", fmt::format("expected an integer, found {}", value_->dump()),
+                   "write a whole number");
     }
   }
   const auto value = value_->get<std::int64_t>();
@@ -192,25 +196,28 @@ Result<std::int64_t> JsonCursor::integer(std::int64_t least, std::int64_t most) 
 
 Result<double> JsonCursor::number(double least, double most) const {
   if (!is_number())
-    return error("wrong-type", fmt::format("expected a number, found {}", type_name()));
+    return error("wrong-type", fmt::format("expected a number, found {}", type_name()),
+                 "write a number without quotes or unit");
   const auto value = value_->get<double>();
   if (!(value >= least && value <= most)) {
-    return error("out-of-range",
-                 fmt::format("{} is outside [{}, {}]", value_->dump(), least, most));
+    return error("out-of-range", fmt::format("{} is outside [{}, {}]", value_->dump(), least, most),
+                 fmt::format("write a number from {} to {}", least, most));
   }
   return value;
 }
 
 Result<bool> JsonCursor::boolean() const {
   if (!is_boolean()) {
-    return error("wrong-type", fmt::format("expected true or false, found {}", type_name()));
+    return error("wrong-type", fmt::format("expected true or false, found {}", type_name()),
+                 "write true or false without quotes");
   }
   return value_->get<bool>();
 }
 
 Result<std::string> JsonCursor::string() const {
   if (!is_string())
-    return error("wrong-type", fmt::format("expected a string, found {}", type_name()));
+    return error("wrong-type", fmt::format("expected a string, found {}", type_name()),
+                 "write text in double quotes");
   return value_->get<std::string>();
 }
 

@@ -92,7 +92,8 @@ Result<double> parse(std::string_view text, const std::string& where, const Kind
   const char* end = begin + text.size();
   const auto [rest, error] = std::from_chars(begin, end, number);
   if (error == std::errc::result_out_of_range) {
-    return Error{"out-of-range", fmt::format("'{}' overflows", text.substr(0, 60)), where, ""};
+    return Error{"out-of-range", fmt::format("'{}' overflows", text.substr(0, 60)), where,
+                 "write a smaller value"};
   }
   if (error != std::errc{} || !std::isfinite(number)) {
     return bad_quantity(text, where, kind, "it does not start with a number");
@@ -163,7 +164,8 @@ Result<Bytes> parse_bytes(std::string_view text, const std::string& where, Zero 
   if (!value) return value.error();
   const double rounded = std::round(*value);
   if (rounded == 0.0 && zero == Zero::kRefused) {
-    return Error{"out-of-range", fmt::format("'{}' is less than one byte", text), where, ""};
+    return Error{"out-of-range", fmt::format("'{}' is less than one byte", text), where,
+                 "write a larger value"};
   }
   return Bytes(static_cast<std::int64_t>(rounded));
 }

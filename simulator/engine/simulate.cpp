@@ -49,9 +49,33 @@ Status check(const Program& program, const Cluster& cluster, const SimulateOptio
   if (options.steps < 1) {
     return Error{"bad-steps",
                  "steps is " + std::to_string(options.steps) + ", which is less than 1", "steps",
-                 ""};
+                 "simulate at least one step"};
   }
   return {};
+}
+
+/// Keeps all clocks far from the end of their range: the bound counts everything as if no two
+/// instructions overlapped.
+Status check_duration(const Prepared& prepared, int steps) {
+  constexpr double kMost = 1e18;  // ps: 11 days
+  double message = 0.0;
+  for (const CommunicationCost& c : prepared.match_costs) {
+    message = std::max(message, static_cast<double>(c.latency.value) +
+                                    static_cast<double>(c.busy_latency.value) +
+                                    static_cast<double>(c.work.value) * c.slowdown);
+  }
+  double total = 0.0;
+  for (const ClassCosts& costs : prepared.costs) {
+    for (const ComputeCost& c : costs.calls) {
+      total += static_cast<double>(c.time.value) * c.slowdown + static_cast<double>(c.issue.value);
+    }
+  }
+  for (const ClassGraph& graph : prepared.graphs) {
+    total += message * static_cast<double>(graph.endpoints.size());
+  }
+  if (total * steps <= kMost) return {};
+  return Error{"time-overflow", "the simulated time would pass 11 days", "cluster",
+               "check the rates and efficiencies of devices and links, and their units"};
 }
 
 Result<Picoseconds> steady_step(const Prepared& prepared, const SimulateOptions& options,
@@ -67,6 +91,7 @@ Result<SimulationResult> simulate(const Program& program, const Cluster& cluster
                                   const CostModel& costs, const SimulateOptions& options) {
   BAYPLAN_RETURN_IF_ERROR(check(program, cluster, options));
   const Prepared prepared = prepare(program, options.program, cluster, costs);
+  BAYPLAN_RETURN_IF_ERROR(check_duration(prepared, options.steps));
   BAYPLAN_TRY(run, run_engine(prepared, {options.steps, options.record, 1.0, 1.0}));
 
   SimulationResult result;

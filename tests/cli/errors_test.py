@@ -164,6 +164,9 @@ def plans():
         refused(lambda p: p["mesh"].update(dp=4), "world-size", ":/mesh")
         refused(lambda p: p["job"].update(micro_batch=3), "batch-not-divisible", ":/job/global_batch")
         refused(lambda p: p["stages"][0].update(zero=2), "unsupported-zero", ":/stages/0/zero")
+        # Hardware too slow for the clock ends in an error, not in a loop.
+        slow = changed(lambda p: p["hardware"]["groups"][0]["device"].update(attention_efficiency=1e-320))
+        equal(error_of("simulate", slow)["code"], "time-overflow")
         # A plan on another cluster of another size, and a file that is no plan.
         equal(error_of("simulate", path, "8xh200")["code"], "world-size")
         equal(error_of("verify", folder.file("none.json"))["code"], "file-not-found")

@@ -89,6 +89,7 @@ TEST_P(RefusedObject, NamesCodeAndPointer) {
   ASSERT_FALSE(sample.ok()) << GetParam().text;
   EXPECT_EQ(sample.error().code, GetParam().code) << GetParam().text;
   EXPECT_EQ(sample.error().where, GetParam().where) << GetParam().text;
+  EXPECT_FALSE(sample.error().hint.empty()) << GetParam().text;
 }
 
 INSTANTIATE_TEST_SUITE_P(

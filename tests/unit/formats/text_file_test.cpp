@@ -1,7 +1,10 @@
 // Whole files in and out: what fails is named, and nothing is left half-written.
 #include "planner/formats/text_file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -44,9 +47,25 @@ TEST_F(TextFile, UnwritableOutputNamesTheFile) {
   EXPECT_EQ(write_text_file(folder_.string(), "x").error().code, "unwritable-output");
 }
 
-TEST_F(TextFile, ADeviceIsWrittenToNotReplaced) {
-  ASSERT_TRUE(write_text_file("/dev/null", "x").ok());
-  EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
+TEST_F(TextFile, APipeIsWrittenToNotReplaced) {
+  const std::string pipe = path("pipe");
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const int reader = ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
+  ASSERT_GE(reader, 0);
+  ASSERT_TRUE(write_text_file(pipe, "xyz").ok());
+  char text[8] = {};
+  EXPECT_EQ(::read(reader, text, sizeof text), 3);
+  EXPECT_STREQ(text, "xyz");
+  ::close(reader);
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
+}
+
+TEST_F(TextFile, ALinkIsFollowedNotReplaced) {
+  ASSERT_TRUE(write_text_file(path("target"), "old").ok());
+  std::filesystem::create_symlink(path("target"), path("link"));
+  ASSERT_TRUE(write_text_file(path("link"), "new").ok());
+  EXPECT_TRUE(std::filesystem::is_symlink(path("link")));
+  EXPECT_EQ(read_text_file(path("target")).value(), "new");
 }
 
 }  // namespace

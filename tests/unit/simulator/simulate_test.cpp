@@ -48,6 +48,22 @@ TEST(Simulate, SingleRankAddsUpItsWork) {
       5 * 3 + 10 * groups);
 }
 
+TEST(Simulate, TimesPastTheClockAreRefused) {
+  const Program program = lower_tiny({.pp = 2, .layers = 2});
+  // 2 ranks of one forward each: 2 · 6e17 ps pass the limit of 1e18, 2 · 4e17 do not.
+  for (const auto& [forward, refused] : {std::pair{600, true}, std::pair{400, false}}) {
+    const CostModel costs =
+        stage_costs(program, {.forward = forward * 1'000'000'000'000'000, .backward = 0});
+    const auto result = simulate(program, cluster_of(DeviceClass::kGpu, 2), costs, {.steps = 1});
+    EXPECT_EQ(result.ok(), !refused) << forward;
+    if (!result.ok()) {
+      EXPECT_EQ(result.error().code, "time-overflow");
+    }
+  }
+  EXPECT_EQ(to_picoseconds(Seconds(1e300)).value, 4'000'000'000'000'000'000);
+  EXPECT_EQ(to_picoseconds(Seconds(0.0 / 0.0)).value, 4'000'000'000'000'000'000);
+}
+
 TEST(Simulate, MessagesDelayTheirReceiver) {
   // Two stages, one micro-batch, messages of 7: F, 7, F, B, 7, B = 1+7+1+2+7+2 = 20.
   const Program program = lower_tiny({.pp = 2, .micro_batches = 1, .layers = 2});

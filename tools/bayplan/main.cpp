@@ -150,7 +150,9 @@ int main(int argc, char** argv) {
   }
   // A full disk or a closed pipe must not look like success.
   if (std::fflush(stdout) != 0 && code == kExitOk) {
-    fmt::print(stderr, "bayplan: error: cannot write to stdout [unwritable-output]\n");
+    fmt::print(stderr,
+               "bayplan: error: cannot write [unwritable-output]\n  where: stdout\n"
+               "  hint:  check the disk, or what reads the output\n");
     code = kExitFailed;
   }
   return code;

@@ -35,6 +35,8 @@ struct Plan {
   Mesh mesh;
   int chunks_per_rank = 1;  // vp
   std::string schedule = "1f1b";
+  /// With schedule "table": its lines, one per pipeline rank (planner/schedule/table.h).
+  std::vector<std::string> schedule_table;
   std::vector<StagePlan> stages;      // pp · vp entries, model order
   std::vector<ReplicaPlan> replicas;  // dp entries
   GradReduce grad_reduce = GradReduce::kStep;

@@ -201,6 +201,8 @@ Result<PlanFile> read_plan(const JsonCursor& at, const HardwareLookup& presets) 
   r.required("mesh", plan.mesh, read_mesh);
   r.optional("chunks_per_rank", plan.chunks_per_rank, count(kMostUnits));
   r.required("schedule", plan.schedule, text());
+  r.optional("schedule_table", plan.schedule_table,
+             [](const JsonCursor& c) { return read_list<std::string>(c, text()); });
   r.required("stages", plan.stages,
              [](const JsonCursor& c) { return read_list<StagePlan>(c, read_stage); });
   r.required("replicas", plan.replicas,
@@ -256,6 +258,7 @@ ordered_json write_plan(const PlanFile& file) {
                  {"ep", plan.mesh.ep}};
   out["chunks_per_rank"] = plan.chunks_per_rank;
   out["schedule"] = plan.schedule;
+  if (!plan.schedule_table.empty()) out["schedule_table"] = plan.schedule_table;
   out["stages"] = std::move(stages);
   out["replicas"] = std::move(replicas);
   out["grad_reduce"] = plan.grad_reduce == GradReduce::kStep ? "step" : "micro-batch";

@@ -7,6 +7,7 @@
 #include "planner/core/check.h"
 #include "planner/program/fingerprint.h"
 #include "planner/program/lowering.h"
+#include "planner/schedule/table.h"
 
 namespace bayplan {
 namespace {
@@ -131,10 +132,11 @@ Status check_mesh(const Plan& plan, const Cluster& cluster) {
                           " ranks, the cluster has " + number(cluster.device_count()) + " devices",
                       "change --pp or --dp, or use a cluster of " + number(world) + " devices");
   }
-  if (plan.chunks_per_rank != 1) {
+  if (plan.chunks_per_rank < 1 || plan.chunks_per_rank > kMostChunks) {
     return plan_error(
         "unsupported-chunks", "/chunks_per_rank",
-        "no known schedule takes " + number(plan.chunks_per_rank) + " chunks per rank", "use 1");
+        "must be 1 to " + number(kMostChunks) + ", is " + number(plan.chunks_per_rank),
+        "use the stages that one pipeline rank holds");
   }
   if (plan.threads_per_rank < 1 || plan.threads_per_rank > 1024) {
     return plan_error("bad-threads", "/threads_per_rank",
@@ -232,6 +234,33 @@ Status check_plan(const Plan& plan, const ModelGraph& graph, const Cluster& clus
 
 namespace {
 
+constexpr const char* kTableName = "table";
+
+Result<Schedule> schedule_of(const Plan& plan, std::span<const ScheduleSpec> known) {
+  const auto micro_batches = static_cast<int>(plan.replicas.front().micro_batches);
+  if (plan.schedule != kTableName) {
+    if (!plan.schedule_table.empty()) {
+      return plan_error("unused-table", "/schedule_table",
+                        "schedule " + plan.schedule + " has no table",
+                        "remove it, or use schedule \"table\"");
+    }
+    return make_schedule(plan.schedule, {plan.mesh.pp, plan.chunks_per_rank, micro_batches}, known);
+  }
+  BAYPLAN_TRY(schedule, schedule_of_table(plan.schedule_table));
+  if (schedule.rank_ops.size() != static_cast<std::size_t>(plan.mesh.pp) ||
+      schedule.stage_rank.size() != plan.stages.size()) {
+    return plan_error(
+        "schedule-shape", "/schedule_table",
+        "the table has " + number(static_cast<std::int64_t>(schedule.rank_ops.size())) +
+            " ranks and " + number(static_cast<std::int64_t>(schedule.stage_rank.size())) +
+            " stages, the plan " + number(plan.mesh.pp) + " and " +
+            number(static_cast<std::int64_t>(plan.stages.size())),
+        "one line per pipeline rank, and pp x chunks_per_rank stages");
+  }
+  BAYPLAN_RETURN_IF_ERROR(check_schedule(schedule, micro_batches));
+  return schedule;
+}
+
 /// Forward multiply-adds of every unit for one sample: what stages are balanced by.
 std::vector<double> unit_weights(const ModelGraph& graph) {
   const BatchShape batch{1, std::max<std::int64_t>(1, graph.architecture.max_seq)};
@@ -288,11 +317,10 @@ std::vector<StagePlan> even_stages(const ModelGraph& graph, int stages, int zero
   return result;
 }
 
-Result<Program> lower(const Plan& plan, const ModelGraph& graph, const Cluster& cluster) {
+Result<Program> lower(const Plan& plan, const ModelGraph& graph, const Cluster& cluster,
+                      std::span<const ScheduleSpec> known_schedules) {
   BAYPLAN_RETURN_IF_ERROR(check_plan(plan, graph, cluster));
-  const std::int64_t micro_batches = plan.replicas.front().micro_batches;
-  BAYPLAN_TRY(schedule, make_schedule(plan.schedule, {plan.mesh.pp, plan.chunks_per_rank,
-                                                      static_cast<int>(micro_batches)}));
+  BAYPLAN_TRY(schedule, schedule_of(plan, known_schedules));
 
   Lowering lowering{plan, cluster, {}, {}, {}, {}, {}, {}, 1};
   lowering.program.graph = graph;
@@ -303,6 +331,7 @@ Result<Program> lower(const Plan& plan, const ModelGraph& graph, const Cluster& 
         lay_out_unit(graph.classes[k], shapes[k], plan.job.precision, plan.threads_per_rank));
   }
   pass_mesh(lowering, schedule);
+  pass_order(lowering, schedule);
   pass_parameters(lowering);
   for (ClassDraft& c : lowering.classes) {
     pass_state(lowering, c);

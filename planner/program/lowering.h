@@ -12,6 +12,7 @@
 #include "planner/core/plan.h"
 #include "planner/program/program.h"
 #include "planner/schedule/schedule.h"
+#include "planner/schedule/timing.h"
 
 namespace bayplan {
 
@@ -33,6 +34,23 @@ struct Draft {
   }
 };
 
+/// One tensor that crosses from the rank of one stage to that of another.
+struct StageMessage {
+  std::int64_t time = 0;  // end of the op that produces it, on ideal ranks
+  bool gradient = false;
+  UnitId unit;  // whose output, or whose output's gradient
+  std::int32_t from_stage = 0;
+  std::int32_t to_stage = 0;
+  std::int32_t micro_batch = 0;
+};
+
+/// What one pipeline rank computes in a sub-program, and what it sends and receives, by time.
+struct RankOrder {
+  std::vector<ScheduleOp> ops;
+  std::vector<OpTime> times;  // aligned with ops
+  std::vector<StageMessage> messages;
+};
+
 /// Identity of a per-micro-batch buffer. Dense table: [micro_batch][unit][kind].
 enum class UnitBuffer : std::uint8_t {
   kOutput,
@@ -48,7 +66,7 @@ constexpr std::size_t kUnitBufferCount = 7;
 /// A rank class under construction.
 struct ClassDraft {
   RankClass result;
-  std::vector<ScheduleOp> order;         // compute order of this pipeline rank
+  RankOrder train, eval;
   std::vector<UnitId> units;             // held, model order
   std::vector<ParameterGroupId> groups;  // held, ascending
   BufferId workspace;
@@ -89,10 +107,11 @@ BufferId unit_buffer(Lowering& lowering, ClassDraft& c, UnitId unit, std::int32_
                      UnitBuffer kind);
 
 // The passes, in order.
-void pass_mesh(Lowering& lowering, const Schedule& schedule);  // mesh, groups, units on stages
-void pass_parameters(Lowering& lowering);                      // parameter groups and flat layouts
-void pass_state(Lowering& lowering, ClassDraft& c);            // persistent buffers
-void pass_compute(Lowering& lowering, ClassDraft& c);          // loads, compute, sends, receives
+void pass_mesh(Lowering& lowering, const Schedule& schedule);   // mesh, groups, units on stages
+void pass_order(Lowering& lowering, const Schedule& schedule);  // compute and messages by time
+void pass_parameters(Lowering& lowering);                       // parameter groups and flat layouts
+void pass_state(Lowering& lowering, ClassDraft& c);             // persistent buffers
+void pass_compute(Lowering& lowering, ClassDraft& c);           // loads, compute, sends, receives
 void pass_update(Lowering& lowering, ClassDraft& c);      // reductions, norm, optimizer, gathers
 void pass_checkpoint(Lowering& lowering, ClassDraft& c);  // load and save programs
 void pass_release(Lowering& lowering, ClassDraft& c);     // end of every transient buffer

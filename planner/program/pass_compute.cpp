@@ -1,7 +1,8 @@
-// Turns the schedule's order into instructions: loads, per-unit compute, and the sends and
-// receives between stages. The sends after one op and the receives before the next form one
-// group: with unbuffered messages, emitting them one by one deadlocks 1F1B.
+// Turns the order of ops and messages (pass_order.cpp) into instructions: loads, per-unit compute,
+// sends and receives. Messages of one time are one group call: with unbuffered messages, two ranks
+// that send to each other one by one deadlock.
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 #include "planner/program/lowering.h"
@@ -15,30 +16,28 @@ class ComputeEmitter {
   ComputeEmitter(Lowering& lowering, ClassDraft& c, ProgramKind kind)
       : lowering_(lowering), c_(c), draft_(c.draft(kind)) {
     const Program& program = lowering.program;
-    consumer_.assign(program.units.size(), UnitId());
-    for (std::size_t u = 0; u < program.units.size(); ++u) {
-      for (const BoundarySource& s : program.units[u].sources)
-        consumer_[s.unit.index()] = UnitId(u);
-    }
     gradient_started_.assign(program.parameter_groups.size(), false);
   }
 
-  void emit(const std::vector<ScheduleOp>& order) {
-    for (const ScheduleOp& op : order) {
-      emit_messages(&last_, &op);
-      emit_op(op);
-      last_ = op;
-      has_last_ = true;
+  void emit(const RankOrder& order) {
+    auto next = order.messages.begin();
+    const auto emit_until = [&](std::int64_t time) {
+      while (next != order.messages.end() && next->time <= time) {
+        const auto first = next;
+        while (next != order.messages.end() && next->time == first->time) ++next;
+        const int fuse = next - first > 1 ? draft_.next_fuse++ : -1;
+        for (auto m = first; m != next; ++m) emit_message(*m, fuse);
+      }
+    };
+    for (std::size_t k = 0; k < order.ops.size(); ++k) {
+      emit_until(order.times[k].start);
+      emit_op(order.ops[k]);
     }
-    emit_messages(&last_, nullptr);
+    emit_until(std::numeric_limits<std::int64_t>::max());
   }
 
  private:
   const Program& program() const { return lowering_.program; }
-  std::int32_t stage_of(UnitId u) const { return lowering_.unit_stage[u.index()]; }
-  bool here(UnitId u) const {
-    return program().stage_rank[static_cast<std::size_t>(stage_of(u))] == c_.result.pp;
-  }
   BufferId buffer(UnitId u, std::int32_t micro_batch, UnitBuffer kind) {
     return unit_buffer(lowering_, c_, u, micro_batch, kind);
   }
@@ -49,75 +48,31 @@ class ComputeEmitter {
     return {s.first_unit, s.first_unit + s.unit_count};
   }
 
-  struct Message {
-    Instruction instruction;
-    Access access;
-  };
+  /// Position of `stage` among those of this rank.
+  std::int32_t chunk_of(std::int32_t stage) const {
+    const std::vector<std::int32_t>& held = c_.result.stages;
+    return static_cast<std::int32_t>(std::find(held.begin(), held.end(), stage) - held.begin());
+  }
 
-  Message message(InstructionKind kind, std::int32_t stage, std::int32_t peer, UnitId producer,
-                  std::int32_t micro_batch, UnitBuffer which, AccessMode mode) {
+  void emit_message(const StageMessage& m, int fuse) {
+    const bool sends = program().stage_rank[static_cast<std::size_t>(m.from_stage)] == c_.result.pp;
     Instruction i;
-    i.kind = kind;
+    if (m.gradient) {
+      i.kind = sends ? InstructionKind::kSendGradient : InstructionKind::kRecvGradient;
+    } else {
+      i.kind = sends ? InstructionKind::kSendActivation : InstructionKind::kRecvActivation;
+    }
     i.stream = Stream::kP2p;
-    i.stage = stage;
-    i.chunk = 0;
-    i.peer_stage = peer;
-    i.unit = producer;
+    i.stage = sends ? m.from_stage : m.to_stage;
+    i.peer_stage = sends ? m.to_stage : m.from_stage;
+    i.chunk = chunk_of(i.stage);
+    i.unit = m.unit;
     i.boundary = 0;
-    i.micro_batch = micro_batch;
-    return {i, use(c_, buffer(producer, micro_batch, which), mode)};
-  }
-
-  /// Sends that follow `op`.
-  void collect_posts(const ScheduleOp& op, std::vector<Message>& out) {
-    const auto [first, last] = units_of(op.stage);
-    for (int u = first; u < last; ++u) {
-      if (op.kind == ScheduleOpKind::kForward) {
-        const UnitId reader = consumer_[static_cast<std::size_t>(u)];
-        if (reader.valid() && !here(reader)) {
-          out.push_back(message(InstructionKind::kSendActivation, op.stage, stage_of(reader),
-                                UnitId(u), op.micro_batch, UnitBuffer::kOutput, AccessMode::kRead));
-        }
-      } else if (op.kind != ScheduleOpKind::kBackwardWeight) {
-        for (const BoundarySource& s : program().units[static_cast<std::size_t>(u)].sources) {
-          if (here(s.unit)) continue;
-          out.push_back(message(InstructionKind::kSendGradient, op.stage, stage_of(s.unit), s.unit,
-                                op.micro_batch, UnitBuffer::kOutputGradient, AccessMode::kRead));
-        }
-      }
-    }
-  }
-
-  /// Receives that `op` needs.
-  void collect_pres(const ScheduleOp& op, std::vector<Message>& out) {
-    const auto [first, last] = units_of(op.stage);
-    for (int u = first; u < last; ++u) {
-      if (op.kind == ScheduleOpKind::kForward) {
-        for (const BoundarySource& s : program().units[static_cast<std::size_t>(u)].sources) {
-          if (here(s.unit)) continue;
-          out.push_back(message(InstructionKind::kRecvActivation, op.stage, stage_of(s.unit),
-                                s.unit, op.micro_batch, UnitBuffer::kOutput, AccessMode::kWrite));
-        }
-      } else if (op.kind != ScheduleOpKind::kBackwardWeight) {
-        const UnitId reader = consumer_[static_cast<std::size_t>(u)];
-        if (reader.valid() && !here(reader)) {
-          out.push_back(message(InstructionKind::kRecvGradient, op.stage, stage_of(reader),
-                                UnitId(u), op.micro_batch, UnitBuffer::kOutputGradient,
-                                AccessMode::kWrite));
-        }
-      }
-    }
-  }
-
-  void emit_messages(const ScheduleOp* before, const ScheduleOp* after) {
-    messages_.clear();
-    if (has_last_) collect_posts(*before, messages_);
-    if (after != nullptr) collect_pres(*after, messages_);
-    const int fuse = messages_.size() > 1 ? draft_.next_fuse++ : -1;
-    for (Message& m : messages_) {
-      m.instruction.fuse = fuse;
-      draft_.add(m.instruction, {m.access});
-    }
+    i.micro_batch = m.micro_batch;
+    i.fuse = fuse;
+    const BufferId b = buffer(m.unit, m.micro_batch,
+                              m.gradient ? UnitBuffer::kOutputGradient : UnitBuffer::kOutput);
+    draft_.add(i, {use(c_, b, sends ? AccessMode::kRead : AccessMode::kWrite)});
   }
 
   void emit_op(const ScheduleOp& op) {
@@ -134,7 +89,7 @@ class ComputeEmitter {
     Instruction i;
     i.kind = kind;
     i.stage = op.stage;
-    i.chunk = 0;
+    i.chunk = chunk_of(op.stage);
     i.micro_batch = op.micro_batch;
     i.unit = u;
     return i;
@@ -268,26 +223,18 @@ class ComputeEmitter {
   Lowering& lowering_;
   ClassDraft& c_;
   Draft& draft_;
-  std::vector<UnitId> consumer_;  // per unit; units with several readers are refused earlier
   std::vector<bool> gradient_started_;
-  std::vector<Message> messages_;
   std::vector<Access> accesses_;
-  ScheduleOp last_;
-  bool has_last_ = false;
 };
 
 }  // namespace
 
 void pass_compute(Lowering& lowering, ClassDraft& c) {
-  ComputeEmitter(lowering, c, ProgramKind::kTrainStep).emit(c.order);
+  ComputeEmitter(lowering, c, ProgramKind::kTrainStep).emit(c.train);
   // Evaluation has lifetimes of its own, hence buffers of its own.
   c.unit_buffers.clear();
   std::fill(c.first_slot.begin(), c.first_slot.end(), -1);
-  std::vector<ScheduleOp> forwards;
-  for (const ScheduleOp& op : c.order) {
-    if (op.kind == ScheduleOpKind::kForward) forwards.push_back(op);
-  }
-  ComputeEmitter(lowering, c, ProgramKind::kEvalStep).emit(forwards);
+  ComputeEmitter(lowering, c, ProgramKind::kEvalStep).emit(c.eval);
 }
 
 }  // namespace bayplan

@@ -43,7 +43,6 @@ void pass_mesh(Lowering& lowering, const Schedule& schedule) {
     ClassDraft c;
     c.result.pp = pp;
     c.result.micro_batches = lowering.micro_batches;
-    c.order = schedule.rank_ops[static_cast<std::size_t>(pp)];
     for (std::size_t s = 0; s < plan.stages.size(); ++s) {
       if (program.stage_rank[s] != pp) continue;
       c.result.stages.push_back(static_cast<std::int32_t>(s));

@@ -143,7 +143,7 @@ class TaskList {
     std::vector<Task> one;
     std::vector<std::int32_t> loading;  // stages
     for (UnitId u : job_.units) {
-      add_compute(u, train, one);
+      add_forward(u, one);
       const std::int32_t stage = job_.stage_of(u);
       if (!job_.class_of(u).external_inputs.empty() &&
           std::find(loading.begin(), loading.end(), stage) == loading.end()) {
@@ -162,32 +162,47 @@ class TaskList {
       for (Task& t : one) t.micro_batch = static_cast<std::int32_t>(m);
       tasks_.insert(tasks_.end(), one.begin(), one.end());
     }
+    if (train) add_backwards();
   }
 
-  void add_compute(UnitId u, bool train, std::vector<Task>& out) const {
+  void add_forward(UnitId u, std::vector<Task>& out) const {
     Task t;
     t.unit = u.value;
     t.stage = job_.stage_of(u);
     t.kind = InstructionKind::kForward;
     out.push_back(t);
-    if (!train) return;
-    bool split = false;
+  }
+
+  /// Each unit's backward of each micro-batch: whole, or in two parts where a part is there.
+  void add_backwards() {
+    const std::int64_t micro_batches = job_.p.rank_class.micro_batches;
+    std::vector<bool> split(job_.p.program.units.size() * static_cast<std::size_t>(micro_batches));
+    const auto at = [&](UnitId u, std::int64_t m) {
+      return u.index() * static_cast<std::size_t>(micro_batches) + static_cast<std::size_t>(m);
+    };
     for (const Instruction& i : job_.p.list.instructions) {
-      split |= i.unit == u && (i.kind == InstructionKind::kBackwardInput ||
-                               i.kind == InstructionKind::kBackwardWeight);
+      const bool part =
+          i.kind == InstructionKind::kBackwardInput || i.kind == InstructionKind::kBackwardWeight;
+      if (part && i.unit.valid() && i.micro_batch >= 0 && i.micro_batch < micro_batches)
+        split[at(i.unit, i.micro_batch)] = true;
     }
-    if (!split) {
-      t.kind = InstructionKind::kBackward;
-      out.push_back(t);
-      return;
+    for (UnitId u : job_.units) {
+      const auto unit_class = static_cast<std::size_t>(job_.p.program.units[u.index()].unit_class);
+      const bool has_input = job_.p.program.layouts[unit_class].has_backward_input;
+      Task t;
+      t.unit = u.value;
+      t.stage = job_.stage_of(u);
+      for (std::int64_t m = 0; m < micro_batches; ++m) {
+        t.micro_batch = static_cast<std::int32_t>(m);
+        t.kind = InstructionKind::kBackward;
+        if (split[at(u, m)]) {
+          t.kind = InstructionKind::kBackwardInput;
+          if (has_input) tasks_.push_back(t);
+          t.kind = InstructionKind::kBackwardWeight;
+        }
+        tasks_.push_back(t);
+      }
     }
-    const auto unit_class = static_cast<std::size_t>(job_.p.program.units[u.index()].unit_class);
-    if (job_.p.program.layouts[unit_class].has_backward_input) {
-      t.kind = InstructionKind::kBackwardInput;
-      out.push_back(t);
-    }
-    t.kind = InstructionKind::kBackwardWeight;
-    out.push_back(t);
   }
 
   /// A tensor that crosses pipeline ranks is sent once to every stage that reads it, and its

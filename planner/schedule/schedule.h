@@ -42,10 +42,19 @@ struct ScheduleSpec {
   Schedule (*generate)(const ScheduleShape&) = nullptr;
 };
 
-/// Every schedule that can be lowered, in the order in which help lists them.
+/// Most chunks per rank of schedules that take any number.
+constexpr int kMostChunks = 1024;
+
+/// Every schedule that can be generated, in the order in which help lists them.
 std::span<const ScheduleSpec> schedules();
 
-/// The op table of schedule `name`, or an error that names the known schedules.
-Result<Schedule> make_schedule(std::string_view name, const ScheduleShape& shape);
+/// The entry of `name` among `known`, or null.
+const ScheduleSpec* find_schedule(std::string_view name,
+                                  std::span<const ScheduleSpec> known = schedules());
+
+/// The op table of schedule `name`, checked (planner/schedule/timing.h), or an error that names
+/// the known schedules.
+Result<Schedule> make_schedule(std::string_view name, const ScheduleShape& shape,
+                               std::span<const ScheduleSpec> known = schedules());
 
 }  // namespace bayplan

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "planner/program/lower.h"
+#include "planner/schedule/schedule.h"
 
 namespace bayplan {
 namespace {
@@ -25,8 +26,43 @@ std::string space_in_words(const SearchSpace& space) {
   if (!space.pp || !space.dp) add("pp, dp");
   if (!space.micro_batch) add("micro-batch (powers of two and the largest)");
   if (!space.zero) add("ZeRO 0, 1");
-  if (!space.schedule) add("schedule gpipe, 1f1b");
+  if (!space.schedule) add("schedule");
+  if (!space.chunks) add("chunks (1, 2, 4)");
   return words.empty() ? "the given layout" : words + "; even stages, tp = cp = ep = 1";
+}
+
+struct ScheduleChoice {
+  std::string name;
+  int chunks = 1;
+};
+
+/// The schedules and chunk counts to try for one pipeline degree.
+std::vector<ScheduleChoice> schedule_choices(const SearchSpace& space, int pp,
+                                             std::int64_t micro_batches, int units) {
+  if (space.schedule && (space.chunks || *space.schedule == "table"))
+    return {{*space.schedule, space.chunks.value_or(1)}};
+  std::vector<ScheduleChoice> choices;
+  for (const ScheduleSpec& spec : schedules()) {
+    if (space.schedule && *space.schedule != spec.name) continue;
+    if (!space.schedule && !space.chunks && pp == 1 && spec.name != "1f1b") continue;
+    if (!space.schedule && micro_batches == 1 && spec.name == "gpipe") continue;
+    for (const int chunks : {1, 2, 4}) {
+      if (space.chunks && *space.chunks != chunks) continue;
+      if (chunks < spec.min_chunks || chunks > spec.max_chunks) continue;
+      // With one chunk these are 1F1B and GPipe.
+      const bool many = spec.max_chunks > spec.min_chunks;
+      if (many && chunks == 1 && !space.schedule) continue;
+      if (chunks > 1 && pp * chunks > units && !space.chunks) continue;
+      choices.push_back({std::string(spec.name), chunks});
+    }
+    // A count that is not tried by itself is still one that may be asked for.
+    const int asked = space.chunks.value_or(1);
+    if (asked != 1 && asked != 2 && asked != 4 && asked >= spec.min_chunks &&
+        asked <= spec.max_chunks) {
+      choices.push_back({std::string(spec.name), asked});
+    }
+  }
+  return choices;
 }
 
 /// Memory only; the step time is not known yet.
@@ -69,19 +105,15 @@ Result<std::vector<Plan>> enumerate_layouts(const Plan& base, const SearchSpace&
       const std::int64_t micro_batches = per_replica / micro_batch;
       for (int zero = 0; zero <= 1; ++zero) {
         if (space.zero ? *space.zero != zero : zero == 1 && dp == 1) continue;
-        for (const char* schedule : {"gpipe", "1f1b"}) {
-          const bool no_difference = pp == 1 || micro_batches == 1;
-          if (space.schedule ? *space.schedule != schedule
-                             : no_difference && std::string_view(schedule) == "gpipe") {
-            continue;
-          }
+        for (const ScheduleChoice& choice : schedule_choices(space, pp, micro_batches, units)) {
           Plan plan = base;
           plan.mesh.pp = pp;
           plan.mesh.dp = dp;
           plan.job.micro_batch = micro_batch;
-          plan.schedule = schedule;
+          plan.schedule = choice.name;
+          plan.chunks_per_rank = choice.chunks;
           // More stages than units: one stage keeps the plan well-formed and lower() says why not.
-          plan.stages = even_stages(graph, std::min(pp, units), zero);
+          plan.stages = even_stages(graph, std::min(pp * choice.chunks, units), zero);
           plan.replicas.assign(static_cast<std::size_t>(dp), ReplicaPlan{micro_batches});
           plans.push_back(std::move(plan));
         }

@@ -1,4 +1,4 @@
-// Exhaustive search of pp × dp × micro-batch × ZeRO 0/1 × schedule for one job on one cluster:
+// Exhaustive search of pp × dp × micro-batch × ZeRO × schedule × chunks for one job on one cluster:
 // every layout is lowered, those that fit are scored by a callback, the fastest wins. Scoring is
 // the caller's (the simulator), so this file knows no clock. Deterministic.
 // Not for: uneven stages, other axes, bounds on what no search looked at.
@@ -26,8 +26,9 @@ struct SearchSpace {
   std::optional<int> dp;
   std::optional<std::int64_t> micro_batch;
   std::optional<int> zero;
-  std::optional<std::string> schedule;
-  Bytes margin;  // kept free on every device
+  std::optional<std::string> schedule;  // "table": that of the base plan
+  std::optional<int> chunks;            // model chunks per pipeline rank
+  Bytes margin;                         // kept free on every device
 };
 
 struct Evaluated {
@@ -52,9 +53,10 @@ using ScoringCallback = std::function<Result<Seconds>(const Program&)>;
 using SearchProgress = std::function<void(std::size_t done, std::size_t all)>;
 
 /// Every legal layout of `base` on its devices inside `space`: pp ascending, then micro-batch,
-/// ZeRO and schedule. `base` gives the job, names, threads and what is not searched. Layouts that
-/// cannot differ from one listed are left out: ZeRO 1 with one replica, GPipe with one stage or one
-/// micro-batch. Errors: "world-size" and "batch-not-divisible" when nothing is left.
+/// ZeRO, schedule and chunks. `base` gives the job, names, threads and what is not searched.
+/// Layouts that cannot differ from one listed are left out: ZeRO 1 with one replica, other
+/// schedules than 1F1B with one pipeline rank, GPipe with one micro-batch. Errors: "world-size" and
+/// "batch-not-divisible" when nothing is left.
 Result<std::vector<Plan>> enumerate_layouts(const Plan& base, const SearchSpace& space,
                                             const ModelGraph& graph, int devices);
 

@@ -73,10 +73,10 @@ def jobs_that_do_not_divide():
 
 
 def what_is_not_modelled_is_refused():
-    for option in [("--tp", "2"), ("--cp", "2"), ("--ep", "2"), ("--vp", "2"), ("--zero", "2"), ("--zero", "3"),
+    for option in [("--tp", "2"), ("--cp", "2"), ("--ep", "2"), ("--zero", "2"), ("--zero", "3"),
                    ("--offload", "optimizer"), ("--recompute", "full"), ("--optimizer", "sgd"),
                    ("--precision", "fp16"), ("--precision", "fp8:tensorwise"), ("--grad-dtype", "bf16"),
-                   ("--attention", "unfused"), ("--schedule", "zb-h1"), ("--schedule", "table.csv"),
+                   ("--attention", "unfused"), ("--schedule", "zb-h3"),
                    ("--grad-reduce", "micro-batch"), ("--task", "lora:8"), ("--runtime", "megatron-lm"),
                    ("--lr-schedule", "cosine"), ("--zero-group", "4"), ("--sequence-parallel",),
                    ("--bucket", "25MB"), ("--overlap", "all"), ("--loss-scale", "1024")]:
@@ -183,6 +183,31 @@ def plans():
             equal(result.json()["code"], "truncated-json", f"prefix of {length} bytes")
 
 
+def schedules():
+    equal(error_of("run", TINY, "localhost:2", "--pp", "2", "--synthetic", "--vp", "2", "--schedule", "1f1b")["code"],
+          "unsupported-chunks")
+    equal(error_of("run", TINY, "localhost:2", "--pp", "2", "--synthetic", "--vp", "3")["code"], "too-many-stages")
+    equal(error_of("run", TINY, "localhost:2", "--pp", "2", "--synthetic", "--schedule", "zbv", "--vp", "1")["code"],
+          "unsupported-chunks")
+    equal(error_of("run", TINY, "localhost:2", "--synthetic", "--schedule", "none.csv")["code"], "file-not-found")
+    with Folder() as folder:
+        def refused(lines, code, where, *options):
+            path = folder.file("t.csv", "\n".join(lines))
+            error = error_of("run", TINY, "localhost:2", "--synthetic", "--global-batch", "2", "--schedule", path,
+                             *options)
+            equal(error["code"], code, str(error))
+            check(where in error["where"], str(error))
+
+        good = ["0F0,0F1,0B0,0B1", "1F0,1B0,1F1,1B1"]
+        refused(["0F0,0F1,0X0", good[1]], "bad-schedule-table", "t.csv, line 1")
+        refused(good[:1] + ["1F0,1B0"], "schedule-incomplete", "--schedule")
+        refused(["0F0,0B0,0F1,0B1", "1F1,1F0,1B0,1B1"], "schedule-deadlock", "--schedule")
+        refused(["0F0,0F1,0B1,0B0", good[1]], "schedule-order", "--schedule")
+        refused(good + ["2F0,2B0,2F1,2B1"], "world-size", "--pp")
+        refused(good, "schedule-shape", "--pp", "--pp", "1")
+        refused(good, "schedule-shape", "--vp", "--vp", "2")
+
+
 def unwritable_outputs():
     with Folder() as folder:
         for path in (os.path.join(folder.path, "no", "such", "p.json"), folder.path):
@@ -198,4 +223,4 @@ def unwritable_outputs():
 
 main([bad_command_lines, unknown_presets_name_the_nearest, shapes_that_cannot_be, jobs_that_do_not_divide,
       what_is_not_modelled_is_refused, default_values_of_restricted_options_are_accepted, cluster_settings,
-      broken_files, plans, unwritable_outputs])
+      broken_files, plans, schedules, unwritable_outputs])

@@ -40,10 +40,23 @@ def layouts_agree_bitwise():
 
     one = result("localhost:1")
     for layout in (["localhost:2", "--pp", "2", "--schedule", "gpipe"], ["localhost:2", "--pp", "2"],
-                   ["localhost:4", "--pp", "4"]):
+                   ["localhost:4", "--pp", "4"], ["localhost:2", "--pp", "2", "--vp", "2"],
+                   ["localhost:2", "--pp", "2", "--schedule", "zb-h2"],
+                   ["localhost:2", "--pp", "2", "--schedule", "zbv"]):
         other = result(*layout)
         equal(other["losses"], one["losses"], str(layout))
         equal(other["state_hash"], one["state_hash"], str(layout))
+    with Folder() as folder:
+        # A table brings its pipeline ranks, and the plan keeps the table.
+        table = folder.file("t.csv", "0F0,0F1,0F2,0F3,,0I0,0I1,0W0,0W1,0B2,0B3\n,1F0,1B0,1F1,1B1,1F2,1B2,1F3,1B3\n")
+        other = result("localhost:2", "--schedule", table)
+        equal(other["state_hash"], one["state_hash"], "table")
+        plan = folder.file("p.json")
+        ok("plan", TINY, "localhost:2", "--global-batch", "4", "--dropout", "0.1", "--schedule", table, "--micro-batch",
+           "1", "-o", plan)
+        os.remove(table)
+        again = ok("run", plan, "--synthetic", "--steps", "3", "--json").json()
+        equal(again["state_hash"], one["state_hash"], "table in the plan")
     two = result("localhost:2", "--dp", "2")
     sharded = result("localhost:2", "--dp", "2", "--zero", "1")
     equal(sharded["losses"], two["losses"])

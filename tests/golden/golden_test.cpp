@@ -45,8 +45,8 @@ TEST(Golden, OneFOneBOnTwoStages) {
   expect_golden(
       "one_f_one_b_pp2.txt",
       "# 1F1B, 2 stages, 2 micro-batches; units: embedding and block | head.\n"
-      "# Stage 0 warms up with one forward; the send of a forward and the receive of the\n"
-      "# next backward are one group call.\n" +
+      "# Stage 0 warms up with one forward. Stage 1 receives the second activation before it\n"
+      "# computes the first backward, as it is there by then.\n" +
           list(program, 0, ProgramKind::kTrainStep) + list(program, 1, ProgramKind::kTrainStep));
 }
 

@@ -116,5 +116,17 @@ TEST(Verify, AcceptsEveryProgramThatLowerMakes) {
   }
 }
 
+TEST(Verify, AcceptsTiedWeightsInTwoStagesOfOneRank) {
+  for (const char* schedule : {"zbv", "dualpipev", "interleaved"}) {
+    TinyPlan plan{.pp = 2, .dp = 2, .micro_batches = 5, .zero = 1, .schedule = schedule};
+    plan.chunks = 2;
+    plan.tied = true;
+    plan.layers = 3;
+    EXPECT_TRUE(verify(lower_tiny(plan)).empty()) << schedule;
+    plan.pp = 1;
+    EXPECT_TRUE(verify(lower_tiny(plan)).empty()) << schedule;
+  }
+}
+
 }  // namespace
 }  // namespace bayplan::test

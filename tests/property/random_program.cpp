@@ -12,8 +12,9 @@ namespace bayplan::test {
 std::string to_string(const TinyPlan& p) {
   return "pp " + std::to_string(p.pp) + " dp " + std::to_string(p.dp) + " m " +
          std::to_string(p.micro_batches) + " zero " + std::to_string(p.zero) + ' ' + p.schedule +
-         (p.tied ? " tied" : " untied") + (p.llama ? " llama" : " gpt2") + " layers " +
-         std::to_string(p.layers) + (p.bf16 ? " bf16" : " fp32") + (p.dropout ? " dropout" : "");
+         " x " + std::to_string(p.chunks) + (p.tied ? " tied" : " untied") +
+         (p.llama ? " llama" : " gpt2") + " layers " + std::to_string(p.layers) +
+         (p.bf16 ? " bf16" : " fp32") + (p.dropout ? " dropout" : "");
 }
 
 TinyPlan random_plan(std::uint64_t seed) {
@@ -27,10 +28,15 @@ TinyPlan random_plan(std::uint64_t seed) {
   p.dp = draw(1, 3);
   p.micro_batches = draw(1, 6);
   p.zero = draw(0, 1);
-  p.schedule = draw(0, 1) == 0 ? "gpipe" : "1f1b";
-  p.tied = draw(0, 1) == 1;
+  const ScheduleSpec& spec =
+      schedules()[static_cast<std::size_t>(draw(0, static_cast<int>(schedules().size()) - 1))];
+  p.schedule = spec.name;
+  p.chunks = draw(spec.min_chunks, std::min(spec.max_chunks, 2));
+  const bool same_rank =
+      p.chunks > 1 && (p.pp == 1 || p.schedule == "zbv" || p.schedule == "dualpipev");
+  p.tied = draw(0, 1) == 1 && !same_rank;
   p.llama = draw(0, 3) == 0;
-  p.layers = std::max(p.pp - 2, draw(1, 3));
+  p.layers = std::max(p.pp * p.chunks - 2, draw(1, 3));
   p.bf16 = draw(0, 2) == 0;
   p.dropout = draw(0, 3) == 0;
   return p;
@@ -62,12 +68,13 @@ Program lower_tiny(const TinyPlan& tiny) {
   plan.mesh.pp = tiny.pp;
   plan.mesh.dp = tiny.dp;
   plan.schedule = tiny.schedule;
+  plan.chunks_per_rank = tiny.chunks;
   plan.job.seq = 4;
   plan.job.micro_batch = 1;
   plan.job.global_batch = static_cast<std::int64_t>(tiny.micro_batches) * tiny.dp;
   plan.job.precision = precision_of(tiny.bf16 ? DType::kBf16 : DType::kFp32);
   plan.job.dropout = tiny.dropout ? 0.1 : 0.0;
-  plan.stages = even_stages(graph, tiny.pp, tiny.zero);
+  plan.stages = even_stages(graph, tiny.pp * tiny.chunks, tiny.zero);
   plan.replicas.assign(static_cast<std::size_t>(tiny.dp), ReplicaPlan{tiny.micro_batches});
 
   Cluster cluster;

@@ -15,6 +15,7 @@ struct TinyPlan {
   int micro_batches = 1;
   int zero = 0;
   std::string schedule = "1f1b";
+  int chunks = 1;
   bool tied = false;
   bool llama = false;
   int layers = 2;
@@ -24,7 +25,8 @@ struct TinyPlan {
 
 std::string to_string(const TinyPlan& plan);
 
-/// pp 1-4, dp 1-3, micro-batches 1-6, ZeRO 0/1, both schedules, tied or not, both families.
+/// pp 1-4, dp 1-3, micro-batches 1-6, ZeRO 0/1, every schedule, tied or not (not where the tied
+/// units are in several stages of one rank: the order of their sum is free), both families.
 TinyPlan random_plan(std::uint64_t seed);
 
 /// hidden 16, 2 heads, ffn 32, vocabulary 13, 4 tokens. The cluster has as many devices as ranks.

@@ -32,6 +32,7 @@ std::string layout_difference(const Plan& from, const Plan& to) {
   if (from.stages.front().zero != to.stages.front().zero)
     add(fmt::format("--zero {}", to.stages.front().zero));
   if (from.schedule != to.schedule) add(fmt::format("--schedule {}", to.schedule));
+  if (from.chunks_per_rank != to.chunks_per_rank) add(fmt::format("--vp {}", to.chunks_per_rank));
   return out;
 }
 

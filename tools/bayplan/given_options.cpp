@@ -38,11 +38,14 @@ constexpr OptionRow kLayoutRows[] = {
     {"--pp", "N|auto", "Pipeline ranks"},
     {"--dp", "N|auto", "Data-parallel replicas (default: devices / (tp pp cp))"},
     {"--zero", "0|1|auto", "ZeRO stage"},
-    {"--schedule", "NAME|auto", "Pipeline schedule: gpipe or 1f1b"},
+    {"--schedule", "NAME|auto",
+     "Pipeline schedule: gpipe, 1f1b, interleaved, breadth-first, zb-h1, zb-h2, zbv, dualpipev or "
+     "a "
+     "FILE.csv with a table"},
     {"--tp", "1", "Tensor-parallel ranks (default: 1; others are not modelled yet)"},
     {"--cp", "1", "Context-parallel ranks (default: 1; others are not modelled yet)"},
     {"--ep", "1", "Expert-parallel ranks (default: 1; others are not modelled yet)"},
-    {"--vp", "1", "Model chunks per pipeline rank (default: 1; others are not modelled yet)"},
+    {"--vp", "N|auto", "Model chunks per pipeline rank; zbv and dualpipev have 2"},
     {"--grad-reduce", "step", "When gradients are reduced (default: step)"},
     {"--threads-per-rank", "N",
      "CPU threads of one rank (default: cores / ranks of the node, at least 1)"},
@@ -188,7 +191,8 @@ void declare_layout_options(CLI::App& app, GivenOptions& given, Defaults default
   add_default("--micro-batch", "1");
   add_default("--pp", "1");
   add_default("--zero", "0");
-  add_default("--schedule", "1f1b");
+  add_default("--schedule", "1f1b, or interleaved with --vp");
+  add_default("--vp", "1, or what the schedule has");
 }
 
 void declare_cluster_options(CLI::App& app, GivenOptions& given) {

@@ -151,8 +151,10 @@ std::string fingerprint_text(std::uint64_t fingerprint) {
 }
 
 std::string layout_text(const Plan& plan) {
-  return fmt::format("pp {} x dp {}, micro-batch {} x {}, ZeRO {}, {}, {}, {} tokens", plan.mesh.pp,
-                     plan.mesh.dp, plan.job.micro_batch,
+  const std::string chunks =
+      plan.chunks_per_rank > 1 ? fmt::format(" x vp {}", plan.chunks_per_rank) : "";
+  return fmt::format("pp {}{} x dp {}, micro-batch {} x {}, ZeRO {}, {}, {}, {} tokens",
+                     plan.mesh.pp, chunks, plan.mesh.dp, plan.job.micro_batch,
                      plan.replicas.empty() ? 0 : plan.replicas.front().micro_batches,
                      plan.stages.empty() ? 0 : plan.stages.front().zero, plan.schedule,
                      dtype_name(plan.job.precision.compute), plan.job.seq);

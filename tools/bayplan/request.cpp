@@ -9,8 +9,10 @@
 #include "models/clusters.h"
 #include "models/registry.h"
 #include "planner/formats/cluster_settings.h"
+#include "planner/formats/text_file.h"
 #include "planner/partition/graph_view.h"
 #include "planner/program/lower.h"
+#include "planner/schedule/table.h"
 #include "tools/bayplan/calibration_option.h"
 
 namespace bayplan::cli {
@@ -103,11 +105,42 @@ Result<std::optional<std::int64_t>> decision(const GivenOptions& given, std::str
   return value ? value : fixed;
 }
 
+Status set_table(const GivenOptions& given, const std::string& path, SearchSpace& space,
+                 Plan& plan) {
+  BAYPLAN_TRY(text, read_text_file(path));
+  plan.schedule_table = split_table(text);
+  Result<Schedule> schedule = schedule_of_table(plan.schedule_table);
+  if (!schedule.ok()) {
+    Error error = schedule.error();
+    error.where = path + error.where.substr(std::string_view("--schedule").size());
+    return error;
+  }
+  const auto ranks = static_cast<std::int64_t>(schedule->rank_ops.size());
+  const auto stages = static_cast<std::int64_t>(schedule->stage_rank.size());
+  const auto mismatch = [&](std::string_view option, std::int64_t asked, std::int64_t has) {
+    return Error{"schedule-shape",
+                 fmt::format("the table has {} pipeline ranks and {} stages", ranks, stages),
+                 fmt::format("{} {}", option, asked), fmt::format("write {} {}", option, has)};
+  };
+  if (ranks < 1 || stages % ranks != 0) {
+    return Error{"schedule-shape",
+                 fmt::format("the table has {} stages on {} pipeline ranks", stages, ranks), path,
+                 "give every rank as many stages on average: pp x vp in all"};
+  }
+  BAYPLAN_TRY(pp, decision(given, "--pp", 1, kMostDevices, ranks));
+  if (pp.value_or(ranks) != ranks) return mismatch("--pp", *pp, ranks);
+  if (space.chunks && *space.chunks != stages / ranks)
+    return mismatch("--vp", *space.chunks, stages / ranks);
+  space.pp = static_cast<int>(ranks);
+  space.schedule = "table";
+  space.chunks = static_cast<int>(stages / ranks);
+  return {};
+}
+
 Status refuse_axes(const GivenOptions& given) {
   const std::pair<const char*, const char*> axes[] = {{"--tp", "tensor parallelism"},
                                                       {"--cp", "context parallelism"},
-                                                      {"--ep", "expert parallelism"},
-                                                      {"--vp", "several chunks per pipeline rank"}};
+                                                      {"--ep", "expert parallelism"}};
   for (const auto& [name, what] : axes) {
     if (given.get(name) == "auto") continue;
     BAYPLAN_TRY(degree, given.count(name, 1, kMostDevices));
@@ -120,6 +153,24 @@ Status refuse_axes(const GivenOptions& given) {
   return {};
 }
 
+/// --schedule and --vp. A table brings its pipeline ranks and its stages.
+Status set_schedule(const GivenOptions& given, bool fixed, SearchSpace& space, Plan& plan) {
+  BAYPLAN_TRY(chunks, decision(given, "--vp", 1, kMostChunks, std::nullopt));
+  if (chunks) space.chunks = static_cast<int>(*chunks);
+  const auto name = given.get("--schedule");
+  if (name && name->ends_with(".csv")) return set_table(given, *name, space, plan);
+  if (name != "auto") {
+    std::vector<std::string> known;
+    for (const ScheduleSpec& spec : schedules()) known.emplace_back(spec.name);
+    BAYPLAN_TRY(schedule, given.word("--schedule", known));
+    space.schedule = schedule;
+    if (!schedule && fixed) space.schedule = space.chunks.value_or(1) > 1 ? "interleaved" : "1f1b";
+  }
+  if (fixed && !space.chunks && given.get("--vp") != "auto" && space.schedule)
+    space.chunks = find_schedule(*space.schedule)->min_chunks;
+  return {};
+}
+
 Status set_layout(const GivenOptions& given, Defaults defaults, Request& request) {
   const bool fixed = defaults == Defaults::kFixed;
   const auto unless_searched = [&](std::int64_t value) {
@@ -128,8 +179,11 @@ Status set_layout(const GivenOptions& given, Defaults defaults, Request& request
   BAYPLAN_RETURN_IF_ERROR(refuse_axes(given));
   const int devices = request.subject.cluster.device_count();
   SearchSpace& space = request.space;
+  Plan& plan = request.base;
 
-  BAYPLAN_TRY(pp, decision(given, "--pp", 1, kMostDevices, unless_searched(1)));
+  BAYPLAN_RETURN_IF_ERROR(set_schedule(given, fixed, space, plan));
+  BAYPLAN_TRY(pp, decision(given, "--pp", 1, kMostDevices,
+                           space.pp ? std::optional<std::int64_t>(*space.pp) : unless_searched(1)));
   if (pp) space.pp = static_cast<int>(*pp);
   // Data parallelism takes the devices that the pipeline leaves.
   const bool divides = space.pp && devices % *space.pp == 0;
@@ -155,13 +209,6 @@ Status set_layout(const GivenOptions& given, Defaults defaults, Request& request
     }
     space.zero = static_cast<int>(*zero);
   }
-  if (const auto schedule = given.get("--schedule"); schedule != "auto") {
-    BAYPLAN_TRY(name, given.word("--schedule", {"gpipe", "1f1b"}));
-    space.schedule = name;
-    if (!name && fixed) space.schedule = "1f1b";
-  }
-
-  Plan& plan = request.base;
   BAYPLAN_TRY(batch, given.count("--global-batch", 1, kMostSamples));
   // One sample per replica; with dp open, per replica of the layout that has the most.
   const std::int64_t most_replicas = space.dp   ? *space.dp

@@ -26,10 +26,13 @@ void expect_bitwise(const TinyOutcome& a, const TinyOutcome& b) {
 class PipelineEquivalence : public ::testing::TestWithParam<DType> {};
 
 TEST_P(PipelineEquivalence, EqualsOneProcessBitwise) {
-  auto with = [&](int pp, const char* schedule) {
-    return train_tiny(
-        {.shape = {
-             .layers = 4, .pp = pp, .schedule = schedule, .compute = GetParam(), .dropout = 0.1}});
+  auto with = [&](int pp, std::string schedule, int chunks = 1) {
+    return train_tiny({.shape = {.layers = 4,
+                                 .pp = pp,
+                                 .schedule = std::move(schedule),
+                                 .chunks = chunks,
+                                 .compute = GetParam(),
+                                 .dropout = 0.1}});
   };
   const TinyOutcome single = with(1, "1f1b");
   // It trains: the loss falls below the uniform distribution's ln 97 by memorising nothing else
@@ -39,6 +42,15 @@ TEST_P(PipelineEquivalence, EqualsOneProcessBitwise) {
   expect_bitwise(single, with(2, "gpipe"));
   expect_bitwise(single, with(2, "1f1b"));
   expect_bitwise(single, with(4, "1f1b"));
+  for (const ScheduleSpec& spec : schedules()) {
+    SCOPED_TRACE(spec.name);
+    const int chunks = std::min(spec.max_chunks, 2);
+    expect_bitwise(single, with(2, std::string(spec.name), chunks));
+    expect_bitwise(single, with(1, std::string(spec.name), chunks));
+  }
+  expect_bitwise(single, with(3, "interleaved", 2));
+  expect_bitwise(single, with(3, "zbv", 2));
+  expect_bitwise(single, with(4, "zb-h2"));
 }
 INSTANTIATE_TEST_SUITE_P(Precisions, PipelineEquivalence,
                          ::testing::Values(DType::kFp32, DType::kBf16),
@@ -100,10 +112,12 @@ TEST(ToleranceClasses, TwoReplicasAgreeWithOneInFp64) {
 
 TEST(MeasuredMemory, EqualsThePredictionOnEveryRankAndTier) {
   for (const DType compute : {DType::kFp32, DType::kBf16, DType::kFp64}) {
-    for (const char* schedule : {"gpipe", "1f1b"}) {
+    for (const ScheduleSpec& spec : schedules()) {
       for (const auto& [pp, dp, zero] :
            {std::tuple{1, 1, 0}, {2, 1, 0}, {1, 2, 1}, {2, 2, 1}, {4, 1, 0}, {2, 2, 0}}) {
-        SCOPED_TRACE(std::string(dtype_name(compute)) + " " + schedule + " pp" +
+        const int chunks = pp == 4 ? spec.min_chunks : std::min(spec.max_chunks, 2);
+        if (pp * chunks > 6) continue;
+        SCOPED_TRACE(std::string(dtype_name(compute)) + " " + std::string(spec.name) + " pp" +
                      std::to_string(pp) + " dp" + std::to_string(dp) + " zero" +
                      std::to_string(zero));
         const TinyOutcome outcome = train_tiny({.shape = {.layers = 4,
@@ -111,7 +125,8 @@ TEST(MeasuredMemory, EqualsThePredictionOnEveryRankAndTier) {
                                                           .pp = pp,
                                                           .dp = dp,
                                                           .zero = zero,
-                                                          .schedule = schedule,
+                                                          .schedule = std::string(spec.name),
+                                                          .chunks = chunks,
                                                           .compute = compute,
                                                           .dropout = 0.1},
                                                 .steps = 2});

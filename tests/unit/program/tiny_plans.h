@@ -56,6 +56,7 @@ struct TinyShape {
   int micro_batches = 1;
   int zero = 0;
   std::string schedule = "1f1b";
+  int chunks = 1;
   DType compute = DType::kFp32;
   double dropout = 0.0;
 };
@@ -77,7 +78,8 @@ inline Plan tiny_plan(const TinyShape& s, const ModelGraph& graph) {
   p.mesh.pp = s.pp;
   p.mesh.dp = s.dp;
   p.schedule = s.schedule;
-  p.stages = even_stages(graph, s.pp, s.zero);
+  p.chunks_per_rank = s.chunks;
+  p.stages = even_stages(graph, s.pp * s.chunks, s.zero);
   p.replicas.assign(static_cast<std::size_t>(s.dp), {s.micro_batches});
   return p;
 }

@@ -30,7 +30,7 @@ struct Case {
 std::string key(const Plan& p) {
   return std::to_string(p.mesh.pp) + "/" + std::to_string(p.mesh.dp) + "/" +
          std::to_string(p.job.micro_batch) + "/" + std::to_string(p.stages.front().zero) + "/" +
-         p.schedule;
+         p.schedule + "/" + std::to_string(p.chunks_per_rank);
 }
 
 TEST(EnumerateLayouts, ListsEveryDistinctLayoutOnce) {
@@ -40,12 +40,17 @@ TEST(EnumerateLayouts, ListsEveryDistinctLayoutOnce) {
   std::set<std::string> keys;
   for (const Plan& plan : *plans) keys.insert(key(plan));
   EXPECT_EQ(keys.size(), plans->size());
-  // pp 1, dp 4: 2 samples a replica, b = 1, 2; ZeRO 0, 1; one schedule              -> 4
-  // pp 2, dp 2: 4 samples, b = 1, 2, 4; ZeRO 0, 1; two schedules unless b = 4      -> 4 + 4 + 2
-  // pp 4, dp 1: 8 samples, b = 1, 2, 4, 8; ZeRO 0; two schedules unless b = 8      -> 2 + 2 + 2 + 1
-  EXPECT_EQ(plans->size(), 4u + 10u + 7u);
-  EXPECT_TRUE(keys.contains("2/2/1/1/gpipe"));
-  EXPECT_FALSE(keys.contains("4/1/1/1/1f1b"));
+  // 6 units: pp 2 takes up to 2 chunks, hence all 8 schedules once; pp 4 takes 1 chunk, hence 4.
+  // GPipe is left out with one micro-batch.
+  // pp 1, dp 4: 2 samples a replica, b = 1, 2; ZeRO 0, 1; one schedule       -> 4
+  // pp 2, dp 2: 4 samples, b = 1, 2, 4; ZeRO 0, 1; 8, 8 and 7 schedules      -> 16 + 16 + 14
+  // pp 4, dp 1: 8 samples, b = 1, 2, 4, 8; ZeRO 0; 4, 4, 4 and 3 schedules   -> 4 + 4 + 4 + 3
+  EXPECT_EQ(plans->size(), 4u + 46u + 15u);
+  EXPECT_TRUE(keys.contains("2/2/1/1/gpipe/1"));
+  EXPECT_TRUE(keys.contains("2/2/1/1/zbv/2"));
+  EXPECT_TRUE(keys.contains("4/1/1/0/zb-h1/1"));
+  EXPECT_FALSE(keys.contains("4/1/1/1/1f1b/1"));
+  EXPECT_FALSE(keys.contains("4/1/1/0/interleaved/2"));
 }
 
 TEST(EnumerateLayouts, WhatIsGivenIsFixed) {
@@ -59,7 +64,7 @@ TEST(EnumerateLayouts, WhatIsGivenIsFixed) {
   const auto plans = enumerate_layouts(c.base, space, c.graph, 4);
   ASSERT_TRUE(plans.ok());
   ASSERT_EQ(plans->size(), 1u);
-  EXPECT_EQ(key(plans->front()), "2/2/2/1/gpipe");
+  EXPECT_EQ(key(plans->front()), "2/2/2/1/gpipe/1");
   EXPECT_EQ(plans->front().replicas, (std::vector<ReplicaPlan>{{2}, {2}}));
 }
 
@@ -87,7 +92,7 @@ TEST(SearchLayouts, TakesTheFastestThatFits) {
   };
   const auto found = search_layouts(c.base, {}, c.graph, c.cluster, score);
   ASSERT_TRUE(found.ok()) << found.error().message;
-  EXPECT_EQ(found->evaluated.size(), 21u);
+  EXPECT_EQ(found->evaluated.size(), 65u);
   ASSERT_TRUE(found->best.has_value());
   const Evaluated& best = found->evaluated[*found->best];
   EXPECT_EQ(best.plan.mesh.pp, 4);

@@ -45,6 +45,8 @@ class Device {
   virtual void load_micro_batch(const ComputeCall& call, const std::int32_t* ids,
                                 const std::int32_t* labels) = 0;
   virtual void unit_compute(const ComputeCall& call) = 0;
+  /// Adds a micro-batch's reduced gradient to the step's, or starts the sum with it.
+  virtual void accumulate(const ComputeCall& call) = 0;
   virtual void gradient_norm(const ComputeCall& call) = 0;
   /// Returns false when the update was skipped (gradient scale not finite).
   virtual bool optimizer_step(const ComputeCall& call) = 0;

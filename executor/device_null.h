@@ -15,6 +15,7 @@ class NullDevice final : public Device {
   void initialize(const ComputeCall&) override {}
   void load_micro_batch(const ComputeCall&, const std::int32_t*, const std::int32_t*) override {}
   void unit_compute(const ComputeCall&) override {}
+  void accumulate(const ComputeCall&) override {}
   void gradient_norm(const ComputeCall&) override {}
   bool optimizer_step(const ComputeCall&) override { return true; }
   std::int64_t workspace_used() const override { return 0; }

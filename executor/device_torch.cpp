@@ -93,6 +93,9 @@ class TorchCpuDevice final : public Device {
     run(call, [&] { run_unit(call, threads_, op_call_); });
   }
 
+  void accumulate(const ComputeCall& call) override {
+    run(call, [&] { accumulate_gradient(call, threads_); });
+  }
   void gradient_norm(const ComputeCall& call) override {
     run(call, [&] { sum_gradient_squares(call, threads_); });
   }

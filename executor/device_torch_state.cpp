@@ -128,17 +128,17 @@ void initialize_group(const ComputeCall& call, int threads) {
   const Precision& precision = call.program->job.precision;
   const ParameterGroup& group =
       call.program->parameter_groups[call.instruction->parameter_group.index()];
+  const std::int64_t first = shard_index(*call.program, group, call.rank) * group.shard_elements;
   for_each_access(call, [&](const Access& access, const Buffer& buffer) {
     std::byte* data = access_data(call, access);
     if (buffer.role == BufferRole::kParameters) {
       with_compute_type(precision.compute, [&]<class T>(T) {
-        draw_parallel(call, threads, 0, access.bytes / static_cast<std::int64_t>(sizeof(T)),
+        draw_parallel(call, threads, group.gathered ? first : 0,
+                      access.bytes / static_cast<std::int64_t>(sizeof(T)),
                       reinterpret_cast<T*>(data));
       });
     } else if (buffer.role == BufferRole::kMaster) {
       BAYPLAN_CHECK(precision.state == DType::kFp32, "master weights are fp32");
-      const std::int64_t first =
-          shard_index(*call.program, group, call.rank) * group.shard_elements;
       draw_parallel(call, threads, group.shard_axes != 0 ? first : 0,
                     access.bytes / static_cast<std::int64_t>(sizeof(float)),
                     reinterpret_cast<float*>(data));
@@ -146,6 +146,35 @@ void initialize_group(const ComputeCall& call, int threads) {
       std::memset(data, 0, static_cast<std::size_t>(access.bytes));
     }
   });
+}
+
+void accumulate_gradient(const ComputeCall& call, int threads) {
+  const Access* from = find_access(call, BufferRole::kUnitGradients);
+  const Access* to = find_access(call, BufferRole::kGradients);
+  BAYPLAN_CHECK(from != nullptr && to != nullptr && from->bytes == to->bytes,
+                "accumulation between unequal gradients");
+  const std::byte* source = access_data(call, *from);
+  std::byte* target = access_data(call, *to);
+  const bool first = to->mode == AccessMode::kWrite;
+  const auto add = [&]<class T>(T) {
+    const std::int64_t n = to->bytes / static_cast<std::int64_t>(sizeof(T));
+    parallel_ranges(threads, n, 4 * kElementGrain, [&](kernels::Range r) {
+      const T* x = reinterpret_cast<const T*>(source);
+      T* sum = reinterpret_cast<T*>(target);
+      if (first) {
+        std::copy(x + r.begin, x + r.end, sum + r.begin);
+      } else {
+        for (std::int64_t i = r.begin; i < r.end; ++i) sum[i] += x[i];
+      }
+    });
+  };
+  const DType type = call.program->job.precision.gradient;
+  BAYPLAN_CHECK(type == DType::kFp32 || type == DType::kFp64, "gradients are fp32 or fp64");
+  if (type == DType::kFp64) {
+    add(double{});
+  } else {
+    add(float{});
+  }
 }
 
 void sum_gradient_squares(const ComputeCall& call, int threads) {

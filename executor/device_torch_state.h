@@ -14,6 +14,8 @@ void initialize_group(const ComputeCall& call, int threads);
 /// other accessed scalars.
 void sum_gradient_squares(const ComputeCall& call, int threads);
 
+/// kAccumulate.
+void accumulate_gradient(const ComputeCall& call, int threads);
 /// kOptimizerStep: false when the gradient is not finite, and nothing was changed.
 bool update_group(const ComputeCall& call, int threads);
 

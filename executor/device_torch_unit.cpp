@@ -28,12 +28,16 @@ class UnitMemory {
     return start(placement) + placement.offset;
   }
 
-  /// Start of the parameter's elements in a buffer of `role`.
+  /// Start of the parameter's elements in a buffer of `role`, or in what stands in for it while
+  /// the unit computes.
   void* parameter(BufferRole role, std::size_t index, DType type) const {
     const ParameterRef& ref = unit_.parameters[index];
+    const ParameterGroup& group = call_.program->parameter_groups[ref.group.index()];
+    if (role == BufferRole::kParameters && group.gathered) role = BufferRole::kGatheredParameters;
+    if (role == BufferRole::kGradients && group.reduced_each_micro_batch)
+      role = BufferRole::kUnitGradients;
     const Access* access = find_access(call_, role, ref.group);
     BAYPLAN_CHECK(access != nullptr, "instruction without its parameter group");
-    const ParameterGroup& group = call_.program->parameter_groups[ref.group.index()];
     const std::int64_t offset = group.parameters[static_cast<std::size_t>(ref.position)].offset;
     return buffer_start(call_, buffer_of(*access)) + offset * dtype_size(type);
   }
@@ -264,7 +268,8 @@ void zero_first_contributions(const ComputeCall& call, int threads) {
     const Access& access = call.list->accesses[static_cast<std::size_t>(a)];
     const BufferRole role = call.rank_class->buffers[access.buffer.index()].role;
     if (access.mode != AccessMode::kWrite ||
-        (role != BufferRole::kGradients && role != BufferRole::kScalars)) {
+        (role != BufferRole::kGradients && role != BufferRole::kUnitGradients &&
+         role != BufferRole::kScalars)) {
       continue;
     }
     std::byte* start = access_data(call, access);

@@ -84,6 +84,7 @@ class Player {
   void on_transfer(const InstructionList& list, const Instruction& i) { compute(list, i); }
   void on_gradient_norm(const InstructionList& list, const Instruction& i) { compute(list, i); }
   void on_optimizer_step(const InstructionList& list, const Instruction& i) { compute(list, i); }
+  void on_accumulate(const InstructionList& list, const Instruction& i) { compute(list, i); }
   void on_end_step(const InstructionList& list, const Instruction& i) { compute(list, i); }
   void on_send(const InstructionList&, const Instruction&) {}
   void on_recv(const InstructionList&, const Instruction&) {}
@@ -373,13 +374,25 @@ void Player::finish_collective(const Match& match) {
   };
   const bool gathers = first.kind == InstructionKind::kAllGather;
   const bool broadcasts = first.kind == InstructionKind::kBroadcast;
+  // Where each member's own shard of a gather lies: in its payload, or in a buffer of its own.
+  std::vector<CollectivePayload> shards;
+  for (std::size_t s = 0; gathers && s < n; ++s) {
+    const Match::Side& side = match.sides[s];
+    CollectivePayload own = gather_source(program_, side.rank, list(side.rank), at(side));
+    if (!own.buffer.valid()) own = {payloads[s].buffer, slice(s, s)};
+    if (own.bytes.end - own.bytes.begin != shard) {
+      find(NullFault::kMismatch, side.rank, side.instruction, "gathers a shard of another size");
+      return;
+    }
+    shards.push_back(own);
+  }
   for (std::size_t s = 0; s < n; ++s) {
     rank_ = match.sides[s].rank;
     instruction_ = match.sides[s].instruction;
     if (broadcasts && s > 0) continue;
+    const CollectivePayload& in = gathers ? shards[s] : payloads[s];
     sum =
-        hash_mix(sum, values_[static_cast<std::size_t>(rank_)].read(
-                          payloads[s].buffer, gathers ? slice(s, s) : payloads[s].bytes, report()));
+        hash_mix(sum, values_[static_cast<std::size_t>(rank_)].read(in.buffer, in.bytes, report()));
   }
   for (std::size_t s = 0; s < n; ++s) {
     rank_ = match.sides[s].rank;
@@ -389,9 +402,9 @@ void Player::finish_collective(const Match& match) {
     for (std::size_t m = 0; m < n; ++m) {
       const NullValues& other = values_[static_cast<std::size_t>(match.sides[m].rank)];
       if (gathers) {
-        if (m != s) {
-          values.copy_from(other, payloads[m].buffer, slice(m, m), payloads[s].buffer, slice(m, s),
-                           report());
+        if (m != s || shards[s].buffer != payloads[s].buffer) {
+          values.copy_from(other, shards[m].buffer, shards[m].bytes, payloads[s].buffer,
+                           slice(m, s), report());
         }
       } else if (broadcasts) {
         if (m == 0 && s > 0) {

@@ -43,6 +43,9 @@ struct RankRunner::HostConsumer {
   void on_gradient_norm(const InstructionList& list, const Instruction& i) {
     inlined(list, [&] { r.device_.gradient_norm(r.compute_call(list, i)); });
   }
+  void on_accumulate(const InstructionList& list, const Instruction& i) {
+    inlined(list, [&] { r.device_.accumulate(r.compute_call(list, i)); });
+  }
   void on_optimizer_step(const InstructionList& list, const Instruction& i) {
     inlined(list, [&] { r.device_.optimizer_step(r.compute_call(list, i)); });
   }
@@ -332,6 +335,13 @@ void RankRunner::collective(const InstructionList& l, const Instruction& i, cons
   const std::int64_t parts = i.kind == InstructionKind::kAllReduce ? 1 : n;
   BAYPLAN_CHECK(bytes % (parts * dtype_size(dtype)) == 0, "shards are not equal");
   if (i.kind == InstructionKind::kAllGather) {
+    const CollectivePayload own = gather_source(program_, rank_, l, i);
+    if (own.buffer.valid() && at != nullptr) {
+      const std::int64_t shard = own.bytes.end - own.bytes.begin;
+      BAYPLAN_CHECK(shard * n == bytes, "the shard does not fit the gathered buffer");
+      std::memcpy(at + group_index(program_, i.group, rank_) * shard,
+                  data(own.buffer, own.bytes.begin), static_cast<std::size_t>(shard));
+    }
     communicator_.all_gather(site, members, at, bytes / n);
   } else if (i.kind == InstructionKind::kReduceScatter) {
     communicator_.reduce_scatter(site, members, at, bytes / n / dtype_size(dtype), dtype);

@@ -9,11 +9,16 @@
 
 #include "planner/core/mesh.h"
 #include "planner/core/training_job.h"
+#include "planner/core/units.h"
 
 namespace bayplan {
 
 /// When data-parallel gradients are reduced (definitions of `--grad-reduce`).
 enum class GradReduce : std::uint8_t { kStep, kMicroBatch };
+
+/// How long gathered ZeRO-3 parameters are kept (`--reshard-after-forward`): for one use, while
+/// consecutive ops of a rank are of one stage and direction, or for the whole step.
+enum class Reshard : std::uint8_t { kUnit, kChunk, kStep };
 
 struct StagePlan {
   int first_unit = 0;
@@ -26,6 +31,8 @@ struct ReplicaPlan {
   std::int64_t micro_batches = 1;
   friend bool operator==(const ReplicaPlan&, const ReplicaPlan&) = default;
 };
+
+constexpr int kMostPrefetch = 1024;
 
 struct Plan {
   static constexpr int kVersion = 1;
@@ -40,6 +47,10 @@ struct Plan {
   std::vector<StagePlan> stages;      // pp · vp entries, model order
   std::vector<ReplicaPlan> replicas;  // dp entries
   GradReduce grad_reduce = GradReduce::kStep;
+  Reshard reshard = Reshard::kUnit;
+  int prefetch = 1;  // ZeRO 3: uses by which a gather is issued ahead of its own
+  /// ZeRO 3: parameter groups of up to this size stay whole on every rank, as under ZeRO 2.
+  Bytes persistence_threshold;
   int threads_per_rank = 1;
   friend bool operator==(const Plan&, const Plan&) = default;
 };

@@ -188,7 +188,7 @@ ordered_json write_architecture(const ModelDescription& model) {
 Result<PlanFile> read_plan(const JsonCursor& at, const HardwareLookup& presets) {
   PlanFile file;
   Plan& plan = file.plan;
-  std::string schema, grad_reduce = "step";
+  std::string schema, grad_reduce = "step", reshard = "unit";
   ObjectReader r(at);
   r.required("schema", schema, word({kPlanSchema}));
   r.required("model", plan.model, text());
@@ -208,9 +208,19 @@ Result<PlanFile> read_plan(const JsonCursor& at, const HardwareLookup& presets) 
   r.required("replicas", plan.replicas,
              [](const JsonCursor& c) { return read_list<ReplicaPlan>(c, read_replica); });
   r.optional("grad_reduce", grad_reduce, word({"step", "micro-batch"}));
+  r.optional("reshard", reshard, word({"unit", "chunk", "step"}));
+  r.optional("prefetch", plan.prefetch, [](const JsonCursor& c) -> Result<int> {
+    BAYPLAN_TRY(n, c.integer(0, kMostPrefetch));
+    return static_cast<int>(n);
+  });
+  r.optional("persistence_threshold", plan.persistence_threshold,
+             [](const JsonCursor& c) { return c.bytes(); });
   r.optional("threads_per_rank", plan.threads_per_rank, count(kMostThreads));
   BAYPLAN_RETURN_IF_ERROR(r.finish());
   plan.grad_reduce = grad_reduce == "step" ? GradReduce::kStep : GradReduce::kMicroBatch;
+  plan.reshard = reshard == "unit"    ? Reshard::kUnit
+                 : reshard == "chunk" ? Reshard::kChunk
+                                      : Reshard::kStep;
   if (file.hardware) file.hardware->name = plan.cluster;
   return file;
 }
@@ -262,6 +272,12 @@ ordered_json write_plan(const PlanFile& file) {
   out["stages"] = std::move(stages);
   out["replicas"] = std::move(replicas);
   out["grad_reduce"] = plan.grad_reduce == GradReduce::kStep ? "step" : "micro-batch";
+  out["reshard"] = plan.reshard == Reshard::kUnit    ? "unit"
+                   : plan.reshard == Reshard::kChunk ? "chunk"
+                                                     : "step";
+  out["prefetch"] = plan.prefetch;
+  if (plan.persistence_threshold.value > 0)
+    out["persistence_threshold"] = exact_bytes(plan.persistence_threshold);
   out["threads_per_rank"] = plan.threads_per_rank;
   if (file.model) out["architecture"] = write_architecture(*file.model);
   if (file.hardware) out["hardware"] = write_cluster(*file.hardware);

@@ -22,6 +22,7 @@ concept ProgramConsumer = requires(C c, const InstructionList& list, const Instr
   c.on_gradient_norm(list, i);
   c.on_optimizer_step(list, i);
   c.on_end_step(list, i);
+  c.on_accumulate(list, i);
 };
 
 template <ProgramConsumer C>
@@ -61,6 +62,8 @@ auto dispatch(C& consumer, const InstructionList& list, const Instruction& i)
       return consumer.on_optimizer_step(list, i);
     case InstructionKind::kEndStep:
       return consumer.on_end_step(list, i);
+    case InstructionKind::kAccumulate:
+      return consumer.on_accumulate(list, i);
   }
   __builtin_unreachable();
 }

@@ -158,6 +158,10 @@ void put_parameter_group(Bytestream& out, const ParameterGroup& g) {
     r.put(g.elements);
     r.put(g.padded_elements);
     r.put(g.shard_elements);
+    r.put(g.parameter_elements);
+    r.put(g.gradient_elements);
+    r.put(g.gathered);
+    r.put(g.reduced_each_micro_batch);
   });
   out.put_each(g.parameters, [&](const GroupParameter& p) {
     out.put(p.name);

@@ -48,6 +48,8 @@ std::string_view instruction_name(InstructionKind kind) {
       return "optimizer_step";
     case InstructionKind::kEndStep:
       return "end_step";
+    case InstructionKind::kAccumulate:
+      return "accumulate";
   }
   return "?";
 }

@@ -36,8 +36,9 @@ enum class InstructionKind : std::uint8_t {
   kGradientNorm,  // adds one parameter group's sum of squares to the rank's fp64 partial
   kOptimizerStep,
   kEndStep,
+  kAccumulate,  // adds a micro-batch's reduced gradient to the step's
 };
-constexpr int kInstructionKindCount = 22;
+constexpr int kInstructionKindCount = 23;
 
 enum class Stream : std::uint8_t { kCompute, kGather, kReduce, kP2p, kH2d, kD2h, kNvme, kHost };
 constexpr int kStreamCount = 8;

@@ -85,15 +85,9 @@ Status check_stages(const Plan& plan, const ModelGraph& graph) {
                         "stages must cover the units in order, without gaps");
     }
     next += stage.unit_count;
-    if (stage.zero < 0 || stage.zero > 1) {
+    if (stage.zero < 0 || stage.zero > 3) {
       return plan_error("unsupported-zero", at + "/zero",
-                        "ZeRO stage " + number(stage.zero) + " cannot be lowered yet",
-                        "use 0 or 1");
-    }
-    if (stage.zero != plan.stages.front().zero) {
-      return plan_error("mixed-zero", at + "/zero",
-                        "stages with different ZeRO stages cannot be lowered yet",
-                        "use ZeRO " + number(plan.stages.front().zero) + " for every stage");
+                        "there is no ZeRO stage " + number(stage.zero), "use 0, 1, 2 or 3");
     }
   }
   if (next != units) {
@@ -175,9 +169,10 @@ Status check_job(const Plan& plan, const ModelGraph& graph) {
     return plan_error("unsupported-grad-dtype", "/job/grad_dtype",
                       "only the recipe's own gradient type is lowered", "leave it out");
   }
-  if (plan.grad_reduce != GradReduce::kStep) {
-    return plan_error("unsupported-grad-reduce", "/grad_reduce",
-                      "reduction per micro-batch cannot be lowered yet", "use step");
+  if (plan.prefetch < 0 || plan.prefetch > kMostPrefetch) {
+    return plan_error("bad-prefetch", "/prefetch",
+                      "must be 0 to " + number(kMostPrefetch) + ", is " + number(plan.prefetch),
+                      "1 gathers the next unit while one computes");
   }
   return {};
 }
@@ -336,6 +331,7 @@ Result<Program> lower(const Plan& plan, const ModelGraph& graph, const Cluster& 
   for (ClassDraft& c : lowering.classes) {
     pass_state(lowering, c);
     pass_compute(lowering, c);
+    pass_gather(lowering, c);
     pass_update(lowering, c);
     pass_checkpoint(lowering, c);
     pass_release(lowering, c);

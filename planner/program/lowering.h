@@ -112,6 +112,7 @@ void pass_order(Lowering& lowering, const Schedule& schedule);  // compute and m
 void pass_parameters(Lowering& lowering);                       // parameter groups and flat layouts
 void pass_state(Lowering& lowering, ClassDraft& c);             // persistent buffers
 void pass_compute(Lowering& lowering, ClassDraft& c);           // loads, compute, sends, receives
+void pass_gather(Lowering& lowering, ClassDraft& c);      // ZeRO-3 parameters around their uses
 void pass_update(Lowering& lowering, ClassDraft& c);      // reductions, norm, optimizer, gathers
 void pass_checkpoint(Lowering& lowering, ClassDraft& c);  // load and save programs
 void pass_release(Lowering& lowering, ClassDraft& c);     // end of every transient buffer

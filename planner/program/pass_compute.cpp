@@ -3,6 +3,7 @@
 // that send to each other one by one deadlock.
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <vector>
 
 #include "planner/program/lowering.h"
@@ -14,10 +15,7 @@ namespace {
 class ComputeEmitter {
  public:
   ComputeEmitter(Lowering& lowering, ClassDraft& c, ProgramKind kind)
-      : lowering_(lowering), c_(c), draft_(c.draft(kind)) {
-    const Program& program = lowering.program;
-    gradient_started_.assign(program.parameter_groups.size(), false);
-  }
+      : lowering_(lowering), c_(c), draft_(c.draft(kind)) {}
 
   void emit(const RankOrder& order) {
     auto next = order.messages.begin();
@@ -124,9 +122,18 @@ class ComputeEmitter {
     if (bytes > 0) accesses_.push_back({c_.workspace, 0, bytes, AccessMode::kWrite, false});
   }
 
-  void add_parameters(UnitId u) {
-    for (ParameterGroupId g : program().units[u.index()].groups) {
-      add_whole(c_.parameters[g.index()], AccessMode::kRead);
+  /// Of gathered groups the shard stands in until pass_gather.
+  void add_parameters(UnitId u, bool forward, bool input, bool weight) {
+    const ProgramUnit& unit = program().units[u.index()];
+    for (ParameterGroupId g : unit.groups) {
+      for (std::size_t p = 0; p < unit.parameters.size(); ++p) {
+        if (unit.parameters[p].group != g ||
+            !reads_parameter(lowering_.layout_of(u), p, forward, input, weight)) {
+          continue;
+        }
+        add_whole(c_.parameters[g.index()], AccessMode::kRead);
+        break;
+      }
     }
   }
 
@@ -134,7 +141,7 @@ class ComputeEmitter {
     const UnitClass& unit = lowering_.class_of(u);
     const UnitLayout& layout = lowering_.layout_of(u);
     accesses_.clear();
-    add_parameters(u);
+    add_parameters(u, true, false, false);
     add_external(u, op.micro_batch, AccessMode::kRead, false);
     for (const BoundarySource& s : program().units[u.index()].sources) {
       add_whole(buffer(s.unit, op.micro_batch, UnitBuffer::kOutput), AccessMode::kRead);
@@ -158,7 +165,7 @@ class ComputeEmitter {
     const bool split = !(input && weight);
     if (input && !weight && !layout.has_backward_input) return;  // nothing upstream wants it
     accesses_.clear();
-    add_parameters(u);
+    add_parameters(u, false, input, weight);
     if (weight) add_external(u, op.micro_batch, AccessMode::kRead, true);
     const auto& sources = program().units[u.index()].sources;
     for (std::size_t b = 0; b < sources.size(); ++b) {
@@ -190,11 +197,11 @@ class ComputeEmitter {
     }
     if (weight) {
       for (ParameterGroupId g : program().units[u.index()].groups) {
-        if (!program().parameter_groups[g.index()].trainable) continue;
-        const BufferId gradient = gradient_buffer(g);
-        add_whole(gradient,
-                  gradient_started_[g.index()] ? AccessMode::kUpdate : AccessMode::kWrite);
-        gradient_started_[g.index()] = true;
+        const ParameterGroup& group = program().parameter_groups[g.index()];
+        if (!group.trainable) continue;
+        const std::int32_t sum = group.reduced_each_micro_batch ? op.micro_batch : -1;
+        const auto [gradient, started] = gradient_of(g, sum);
+        add_whole(gradient, started ? AccessMode::kUpdate : AccessMode::kWrite);
       }
     }
     const BackwardLayout& backward = split ? layout.split : layout.fused;
@@ -207,23 +214,27 @@ class ComputeEmitter {
     draft_.add(compute(kind, u, op), accesses_);
   }
 
-  BufferId gradient_buffer(ParameterGroupId g) {
-    if (!c_.gradients[g.index()].valid()) {
-      Buffer b;
-      b.role = BufferRole::kGradients;
-      b.parameter_group = g;
-      b.bytes = program().parameter_groups[g.index()].padded_elements *
-                dtype_size(program().job.precision.gradient);
-      c_.result.buffers.push_back(b);
-      c_.gradients[g.index()] = BufferId(c_.result.buffers.size() - 1);
-    }
-    return c_.gradients[g.index()];
+  /// The buffer that sums the group's gradient over the step (micro_batch -1) or one micro-batch,
+  /// and whether the sum has started.
+  std::pair<BufferId, bool> gradient_of(ParameterGroupId g, std::int32_t micro_batch) {
+    const auto [sum, made] = sums_.try_emplace({g.value, micro_batch}, BufferId());
+    if (!made) return {sum->second, true};
+    Buffer b;
+    b.role = micro_batch < 0 ? BufferRole::kGradients : BufferRole::kUnitGradients;
+    b.parameter_group = g;
+    b.micro_batch = micro_batch;
+    b.bytes = program().parameter_groups[g.index()].padded_elements *
+              dtype_size(program().job.precision.gradient);
+    c_.result.buffers.push_back(b);
+    sum->second = BufferId(c_.result.buffers.size() - 1);
+    if (micro_batch < 0) c_.gradients[g.index()] = sum->second;
+    return {sum->second, false};
   }
 
   Lowering& lowering_;
   ClassDraft& c_;
   Draft& draft_;
-  std::vector<bool> gradient_started_;
+  std::map<std::pair<std::int32_t, std::int32_t>, BufferId> sums_;  // (group, micro-batch)
   std::vector<Access> accesses_;
 };
 

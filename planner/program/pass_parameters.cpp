@@ -110,6 +110,15 @@ void pass_parameters(Lowering& lowering) {
     group.padded_elements = round_up(group.elements, replicas * kElementAlignment);
     group.shard_elements =
         group.shard_axes != 0 ? group.padded_elements / replicas : group.padded_elements;
+    const Plan& plan = lowering.plan;
+    const std::int64_t bytes = group.elements * dtype_size(group.dtype);
+    group.gathered = group.zero == 3 && replicas > 1 && bytes > plan.persistence_threshold.value;
+    group.reduced_each_micro_batch =
+        group.trainable && replicas > 1 && plan.grad_reduce == GradReduce::kMicroBatch;
+    group.parameter_elements = group.gathered ? group.shard_elements : group.padded_elements;
+    group.gradient_elements = group.zero >= 2 && group.reduced_each_micro_batch
+                                  ? group.shard_elements
+                                  : group.padded_elements;
     if (group.pp_coordinates.size() > 1 && !lowering.embedding.valid()) {
       program.communication_groups.push_back(
           {"embedding", axis_bit(Axis::kPp), group.pp_coordinates});

@@ -28,8 +28,8 @@ void pass_state(Lowering& lowering, ClassDraft& c) {
   for (ParameterGroupId g : c.groups) {
     const ParameterGroup& group = program.parameter_groups[g.index()];
     const std::int64_t state = group.shard_elements * dtype_size(precision.state);
-    c.parameters[g.index()] =
-        add_state(c, BufferRole::kParameters, g, group.padded_elements * dtype_size(group.dtype));
+    c.parameters[g.index()] = add_state(c, BufferRole::kParameters, g,
+                                        group.parameter_elements * dtype_size(group.dtype));
     if (!group.trainable) continue;
     if (precision.has_master) c.master[g.index()] = add_state(c, BufferRole::kMaster, g, state);
     c.moment1[g.index()] = add_state(c, BufferRole::kMoment1, g, state);

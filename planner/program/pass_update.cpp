@@ -1,5 +1,5 @@
 // From finished gradients to updated parameters: data-parallel reduction, tied copies, the
-// global norm, the optimizer, and the gather of updated shards (ZeRO 1).
+// global norm, the optimizer, and the gather of updated shards (ZeRO 1 and 2).
 #include <vector>
 
 #include "planner/program/lowering.h"
@@ -33,20 +33,52 @@ struct Updater {
   std::int64_t gradient_size() const { return dtype_size(lowering.program.job.precision.gradient); }
   std::int64_t state_size() const { return dtype_size(lowering.program.job.precision.state); }
 
-  void reduce(Draft& draft, ParameterGroupId g) const {
-    const BufferId gradient = c.gradients[g.index()];
+  /// The rank's part of a gradient buffer: all of one that holds just the shard.
+  Access own_slice(BufferId b, AccessMode mode) const {
+    const Buffer& buffer = c.result.buffers[b.index()];
+    const std::int64_t slice = slice_elements(buffer.parameter_group) * gradient_size();
+    return buffer.bytes == slice ? use(c, b, mode) : use_slice(b, slice, mode);
+  }
+
+  void reduce(Draft& draft, BufferId gradient) const {
+    const Buffer& buffer = c.result.buffers[gradient.index()];
+    const ParameterGroupId g = buffer.parameter_group;
     const InstructionKind kind =
         sharded(g) ? InstructionKind::kReduceScatter : InstructionKind::kAllReduce;
-    draft.add(on_group(kind, Stream::kReduce, Purpose::kGrads, lowering.data_parallel, g),
-              {use(c, gradient, AccessMode::kUpdate)});
+    Instruction i = on_group(kind, Stream::kReduce, Purpose::kGrads, lowering.data_parallel, g);
+    i.micro_batch = buffer.micro_batch;
+    draft.add(i, {use(c, gradient, AccessMode::kUpdate)});
+  }
+
+  /// Adds the reduced gradient of one micro-batch to the step's, which the first one starts.
+  void accumulate(Draft& draft, BufferId unit_gradient) {
+    const Buffer buffer = c.result.buffers[unit_gradient.index()];
+    const ParameterGroupId g = buffer.parameter_group;
+    BufferId& total = c.gradients[g.index()];
+    const bool first = !total.valid();
+    if (first) {
+      Buffer b;
+      b.role = BufferRole::kGradients;
+      b.parameter_group = g;
+      b.bytes = group(g).gradient_elements * gradient_size();
+      c.result.buffers.push_back(b);
+      total = BufferId(c.result.buffers.size() - 1);
+    }
+    Instruction i = on_group(InstructionKind::kAccumulate, Stream::kCompute, Purpose::kGrads,
+                             lowering.data_parallel, g);
+    i.micro_batch = buffer.micro_batch;
+    const AccessMode mode = first ? AccessMode::kWrite : AccessMode::kUpdate;
+    if (sharded(g)) {
+      draft.add(i, {own_slice(unit_gradient, AccessMode::kRead), own_slice(total, mode)});
+    } else {
+      draft.add(i, {use(c, unit_gradient, AccessMode::kRead), use(c, total, mode)});
+    }
   }
 
   void reduce_tied(Draft& draft, ParameterGroupId g) const {
-    Access access = use(c, c.gradients[g.index()], AccessMode::kUpdate);
-    if (sharded(g)) {
-      access.bytes = slice_elements(g) * gradient_size();
-      access.sharded = true;
-    }
+    const BufferId gradient = c.gradients[g.index()];
+    const Access access = sharded(g) ? own_slice(gradient, AccessMode::kUpdate)
+                                     : use(c, gradient, AccessMode::kUpdate);
     Instruction i = on_group(InstructionKind::kAllReduce, Stream::kReduce, Purpose::kTiedGrads,
                              lowering.embedding, g);
     draft.add(i, {access});
@@ -58,8 +90,7 @@ struct Updater {
     std::vector<Access> accesses{{c.scalars, first, all - first, AccessMode::kWrite, false}};
     for (ParameterGroupId g : c.groups) {
       if (!group(g).trainable || group(g).pp_coordinates.front() != c.result.pp) continue;
-      accesses.push_back(use_slice(c.gradients[g.index()], slice_elements(g) * gradient_size(),
-                                   AccessMode::kRead));
+      accesses.push_back(own_slice(c.gradients[g.index()], AccessMode::kRead));
     }
     draft.add(on_group(InstructionKind::kGradientNorm, Stream::kCompute, Purpose::kNorm,
                        lowering.data_parallel),
@@ -74,22 +105,25 @@ struct Updater {
   void step(Draft& draft, ParameterGroupId g) const {
     const bool shard = sharded(g);
     const std::int64_t state_bytes = group(g).shard_elements * state_size();
-    auto part = [&](BufferId b, std::int64_t element, AccessMode mode) {
-      return shard ? use_slice(b, slice_elements(g) * element, mode) : use(c, b, mode);
-    };
-    std::vector<Access> accesses{use(c, c.scalars, AccessMode::kRead),
-                                 part(c.gradients[g.index()], gradient_size(), AccessMode::kRead)};
+    const BufferId gradient = c.gradients[g.index()];
+    std::vector<Access> accesses{
+        use(c, c.scalars, AccessMode::kRead),
+        shard ? own_slice(gradient, AccessMode::kRead) : use(c, gradient, AccessMode::kRead)};
     for (const auto* state : {&c.master, &c.moment1, &c.moment2}) {
       const BufferId b = (*state)[g.index()];
       if (b.valid()) accesses.push_back({b, 0, state_bytes, AccessMode::kUpdate, false});
     }
     const bool has_master = c.master[g.index()].valid();
-    accesses.push_back(part(c.parameters[g.index()], dtype_size(group(g).dtype),
-                            has_master ? AccessMode::kWrite : AccessMode::kUpdate));
+    const AccessMode mode = has_master ? AccessMode::kWrite : AccessMode::kUpdate;
+    const BufferId parameters = c.parameters[g.index()];
+    accesses.push_back(
+        shard && !group(g).gathered
+            ? use_slice(parameters, slice_elements(g) * dtype_size(group(g).dtype), mode)
+            : use(c, parameters, mode));
     draft.add(on_group(InstructionKind::kOptimizerStep, Stream::kCompute, Purpose::kNone,
                        lowering.data_parallel, g),
               accesses);
-    if (shard) {
+    if (shard && !group(g).gathered) {
       draft.add(on_group(InstructionKind::kAllGather, Stream::kGather, Purpose::kParams,
                          lowering.data_parallel, g),
                 {use(c, c.parameters[g.index()], AccessMode::kUpdate)});
@@ -97,30 +131,39 @@ struct Updater {
   }
 };
 
-/// Puts each group's reduction right behind the backward that finishes its gradient, so that it
-/// overlaps with the backward of earlier units.
+/// Puts each gradient's reduction right behind the backward that finishes it, so that it overlaps
+/// with the backward of earlier units. What is reduced each micro-batch is accumulated behind the
+/// next reduction, or the compute stream would wait for each.
 void insert_reductions(Updater& u, Draft& draft) {
-  std::vector<std::int32_t> last(u.lowering.program.parameter_groups.size(), -1);
+  std::vector<std::int32_t> last(u.c.result.buffers.size(), -1);
   for (std::size_t i = 0; i < draft.list.instructions.size(); ++i) {
     const Range range = draft.list.instructions[i].accesses;
     for (std::int32_t a = range.begin; a < range.end; ++a) {
       const Access& access = draft.list.accesses[static_cast<std::size_t>(a)];
       const Buffer& b = u.c.result.buffers[access.buffer.index()];
-      if (b.role == BufferRole::kGradients)
-        last[b.parameter_group.index()] = static_cast<std::int32_t>(i);
+      if (b.role == BufferRole::kGradients || b.role == BufferRole::kUnitGradients)
+        last[access.buffer.index()] = static_cast<std::int32_t>(i);
     }
   }
-  std::vector<std::vector<ParameterGroupId>> after(draft.list.instructions.size());
-  for (ParameterGroupId g : u.c.groups) {
-    if (last[g.index()] >= 0) after[static_cast<std::size_t>(last[g.index()])].push_back(g);
+  std::vector<std::vector<BufferId>> after(draft.list.instructions.size());
+  for (std::size_t b = 0; b < last.size(); ++b) {
+    if (last[b] >= 0) after[static_cast<std::size_t>(last[b])].push_back(BufferId(b));
   }
   std::vector<Instruction> before = std::move(draft.list.instructions);
   draft.list.instructions.clear();
   draft.list.instructions.reserve(before.size() + u.c.groups.size());
+  std::vector<BufferId> reduced;  // behind one instruction, to be accumulated
   for (std::size_t i = 0; i < before.size(); ++i) {
     draft.list.instructions.push_back(before[i]);
-    for (ParameterGroupId g : after[i]) u.reduce(draft, g);
+    if (after[i].empty()) continue;
+    for (BufferId b : after[i]) u.reduce(draft, b);
+    for (BufferId b : reduced) u.accumulate(draft, b);
+    reduced.clear();
+    for (BufferId b : after[i]) {
+      if (u.c.result.buffers[b.index()].role == BufferRole::kUnitGradients) reduced.push_back(b);
+    }
   }
+  for (BufferId b : reduced) u.accumulate(draft, b);
 }
 
 Instruction end_step() {
@@ -172,9 +215,12 @@ void pass_checkpoint(Lowering& lowering, ClassDraft& c) {
   Draft& save = c.draft(ProgramKind::kSave);
   for (ParameterGroupId g : c.groups) {
     std::vector<Access> writes{use(c, c.parameters[g.index()], AccessMode::kWrite)};
-    std::vector<Access> reads{use_slice(c.parameters[g.index()],
-                                        u.slice_elements(g) * dtype_size(u.group(g).dtype),
-                                        AccessMode::kRead)};
+    const BufferId parameters = c.parameters[g.index()];
+    std::vector<Access> reads{u.group(g).gathered
+                                  ? use(c, parameters, AccessMode::kRead)
+                                  : use_slice(parameters,
+                                              u.slice_elements(g) * dtype_size(u.group(g).dtype),
+                                              AccessMode::kRead)};
     for (const auto* state : {&c.master, &c.moment1, &c.moment2}) {
       const BufferId b = (*state)[g.index()];
       if (!b.valid()) continue;

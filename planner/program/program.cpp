@@ -33,6 +33,15 @@ const CommunicationGroup& group_of(const Program& program, CommunicationGroupId 
 
 }  // namespace
 
+namespace {
+
+/// An all_gather that only reads a buffer takes its own shard from there.
+bool is_gather_source(const Instruction& instruction, const Access& access) {
+  return instruction.kind == InstructionKind::kAllGather && access.mode == AccessMode::kRead;
+}
+
+}  // namespace
+
 std::string_view tier_name(Tier tier) {
   switch (tier) {
     case Tier::kDevice:
@@ -69,6 +78,10 @@ std::string_view buffer_role_name(BufferRole role) {
       return "workspace";
     case BufferRole::kScalars:
       return "scalars";
+    case BufferRole::kGatheredParameters:
+      return "gathered_parameters";
+    case BufferRole::kUnitGradients:
+      return "unit_gradients";
   }
   return "?";
 }
@@ -93,6 +106,10 @@ std::string_view memory_term_name(BufferRole role) {
     case BufferRole::kWorkspace:
     case BufferRole::kScalars:
       return "workspace";
+    case BufferRole::kGatheredParameters:
+      return "gathered_parameters";
+    case BufferRole::kUnitGradients:
+      return "unit_gradients";
   }
   return "?";
 }
@@ -188,8 +205,10 @@ DType state_dtype(const Program& program, BufferRole role) {
   const Precision& precision = program.job.precision;
   switch (role) {
     case BufferRole::kParameters:
+    case BufferRole::kGatheredParameters:
       return precision.compute;
     case BufferRole::kGradients:
+    case BufferRole::kUnitGradients:
       return precision.gradient;
     case BufferRole::kMaster:
     case BufferRole::kMoment1:
@@ -217,6 +236,7 @@ CollectivePayload collective_payload(const Program& program, int rank, const Ins
   CollectivePayload payload;
   for (std::int32_t i = instruction.accesses.begin; i < instruction.accesses.end; ++i) {
     const Access& access = list.accesses[static_cast<std::size_t>(i)];
+    if (is_gather_source(instruction, access)) continue;
     const ByteInterval bytes = access.sharded && shards_by_group
                                    ? ByteInterval{access.offset, access.offset + n * access.bytes}
                                    : touched_bytes(program, rank, instruction, access);
@@ -228,7 +248,18 @@ CollectivePayload collective_payload(const Program& program, int rank, const Ins
     payload.bytes.begin = std::min(payload.bytes.begin, bytes.begin);
     payload.bytes.end = std::max(payload.bytes.end, bytes.end);
   }
+  BAYPLAN_CHECK(payload.buffer.valid(), "matched instruction without a payload");
   return payload;
+}
+
+CollectivePayload gather_source(const Program& program, int rank, const InstructionList& list,
+                                const Instruction& instruction) {
+  for (std::int32_t i = instruction.accesses.begin; i < instruction.accesses.end; ++i) {
+    const Access& access = list.accesses[static_cast<std::size_t>(i)];
+    if (is_gather_source(instruction, access))
+      return {access.buffer, touched_bytes(program, rank, instruction, access)};
+  }
+  return {};
 }
 
 std::int64_t sent_bytes(const Program& program, int rank, const InstructionList& list,

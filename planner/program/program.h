@@ -36,9 +36,11 @@ enum class BufferRole : std::uint8_t {
   kActivationGradient,  // boundary gradients and stashes
   kLogits,              // saved region of the head
   kWorkspace,
-  kScalars,  // loss, norm partials, flags
+  kScalars,             // loss, norm partials, flags
+  kGatheredParameters,  // a ZeRO-3 group made whole for some uses
+  kUnitGradients,       // one micro-batch's gradient of a group, until it is reduced
 };
-constexpr int kBufferRoleCount = 11;
+constexpr int kBufferRoleCount = 13;
 std::string_view buffer_role_name(BufferRole role);
 /// Key of `terms` in JSON that the role counts towards.
 std::string_view memory_term_name(BufferRole role);
@@ -93,6 +95,10 @@ struct ParameterGroup {
   std::int64_t elements = 0;                 // including alignment gaps
   std::int64_t padded_elements = 0;          // multiple of the shard count · alignment
   std::int64_t shard_elements = 0;           // padded_elements / shard count
+  std::int64_t parameter_elements = 0;       // held between uses: shard_elements if gathered
+  std::int64_t gradient_elements = 0;        // held over the step
+  bool gathered = false;                     // ZeRO 3: parameters are whole only while used
+  bool reduced_each_micro_batch = false;     // gradients, else once a step
   std::vector<std::int32_t> pp_coordinates;  // pipeline ranks that hold a copy, ascending
 };
 
@@ -180,6 +186,11 @@ struct CollectivePayload {
 };
 CollectivePayload collective_payload(const Program& program, int rank, const InstructionList& list,
                                      const Instruction& instruction);
+
+/// The own shard of an all_gather that is not in place: what the instruction reads. `buffer` is
+/// invalid when the shard already lies in the payload.
+CollectivePayload gather_source(const Program& program, int rank, const InstructionList& list,
+                                const Instruction& instruction);
 
 /// Bytes that `rank` sends into a matched instruction, by the definitions of wire bytes:
 /// sends: the payload · all_gather: own shard to the others · reduce_scatter: all other shards ·

@@ -32,7 +32,8 @@ inline constexpr std::array<std::string_view, kInstructionKindCount> kInstructio
     "release",
     "norm",
     "optimizer_step",
-    "end_step"};
+    "end_step",
+    "accumulate"};
 
 /// In the order of Region; kNone is not written.
 inline constexpr std::array<std::string_view, 11> kRegionWords = {"none",

@@ -338,6 +338,8 @@ UnitLayout lay_out_unit(const UnitClass& unit, const std::vector<TensorShape>& s
   UnitLayout layout;
   layout.shapes = shapes;
   const GradientFlow flow = gradient_flow(unit);
+  layout.parameter_for_input.assign(unit.parameters.size(), false);
+  layout.parameter_for_weight.assign(unit.parameters.size(), false);
   std::vector<bool> for_input(unit.tensors.size(), false);
   std::vector<bool> for_weight(unit.tensors.size(), false);
   for (std::size_t o = 0; o < unit.operators.size(); ++o) {
@@ -349,10 +351,14 @@ UnitLayout lay_out_unit(const UnitClass& unit, const std::vector<TensorShape>& s
       mark(needs.statistics, op.statistics, needed);
     };
     if (flow.runs_backward_input[o]) {
+      mark(spec.backward_input.parameters, op.parameters, layout.parameter_for_input);
       mark_all(spec.backward_input, for_input);
       layout.has_backward_input = true;
     }
-    if (flow.runs_backward_weight[o]) mark_all(spec.backward_weight, for_weight);
+    if (flow.runs_backward_weight[o]) {
+      mark(spec.backward_weight.parameters, op.parameters, layout.parameter_for_weight);
+      mark_all(spec.backward_weight, for_weight);
+    }
   }
   place_values(unit, precision, for_input, for_weight, layout);
 

@@ -73,6 +73,8 @@ struct UnitLayout {
   std::vector<bool> boundary_input_for_input, boundary_input_for_weight;
   std::vector<bool> boundary_output_for_backward;
   std::vector<bool> external_for_backward;
+  /// Whether a backward phase reads the value of parameter i of the class.
+  std::vector<bool> parameter_for_input, parameter_for_weight;
   std::int64_t saved_for_input_bytes = 0;
   std::int64_t saved_for_weight_bytes = 0;
   std::int64_t forward_scratch_bytes = 0;
@@ -83,6 +85,13 @@ struct UnitLayout {
   /// over the unit's operators. [forward, backward_input, backward_weight]
   std::array<std::int64_t, 3> workspace_bytes{};
 };
+
+/// Whether a compute of the given parts (forward reads them all) uses parameter `index`.
+constexpr bool reads_parameter(const UnitLayout& layout, std::size_t index, bool forward,
+                               bool input, bool weight) {
+  return forward || (input && layout.parameter_for_input[index]) ||
+         (weight && layout.parameter_for_weight[index]);
+}
 
 /// Lays out one unit class for one micro-batch. shapes: from infer_class_shapes.
 UnitLayout lay_out_unit(const UnitClass& unit, const std::vector<TensorShape>& shapes,

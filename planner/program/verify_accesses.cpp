@@ -75,10 +75,11 @@ class AccessCheck {
     wanted_.push_back(w);
   }
   void want(BufferRole role, ParameterGroupId g, Modes modes, Part part = Part::kWhole,
-            std::int64_t bytes = 0) {
+            std::int64_t bytes = 0, std::int32_t micro_batch = -1) {
     Wanted w;
     w.role = role;
     w.group = g;
+    w.micro_batch = micro_batch;
     w.modes = modes;
     w.part = part;
     w.bytes = bytes;
@@ -92,8 +93,21 @@ class AccessCheck {
   void want_workspace(std::int64_t bytes) {
     if (bytes > 0) want(BufferRole::kWorkspace, {}, kW, Part::kAtLeast, bytes);
   }
-  void want_parameters(UnitId u) {
-    for (ParameterGroupId g : unit(u).groups) want(BufferRole::kParameters, g, kR);
+  void want_parameters(UnitId u, bool forward, bool input, bool weight) {
+    for (ParameterGroupId g : unit(u).groups) {
+      bool reads = false;
+      for (std::size_t p = 0; p < unit(u).parameters.size(); ++p) {
+        reads |= unit(u).parameters[p].group == g &&
+                 reads_parameter(layout_of(u), p, forward, input, weight);
+      }
+      if (!reads) continue;
+      want(group(g).gathered ? BufferRole::kGatheredParameters : BufferRole::kParameters, g, kR);
+    }
+  }
+  /// The rank's part of the step's gradient.
+  void want_gradient_part(ParameterGroupId g, Modes modes) {
+    const bool is_shard = group(g).gradient_elements < group(g).padded_elements;
+    want(BufferRole::kGradients, g, modes, sharded(g) && !is_shard ? Part::kSlice : Part::kWhole);
   }
   void want_external(UnitId u, std::int32_t micro_batch, Modes modes, bool backward) {
     for (std::size_t e = 0; e < class_of(u).external_kinds.size(); ++e) {
@@ -137,9 +151,12 @@ class AccessCheck {
         return define_collective(i);
       case InstructionKind::kOffload:
         if (i.purpose != Purpose::kCheckpoint || !i.parameter_group.valid()) return false;
-        want(BufferRole::kParameters, i.parameter_group, kR, Part::kSlice);
+        want(BufferRole::kParameters, i.parameter_group, kR,
+             group(i.parameter_group).gathered ? Part::kWhole : Part::kSlice);
         want_state(i.parameter_group, kR, sharded(i.parameter_group) ? Part::kWhole : Part::kSlice);
         return true;
+      case InstructionKind::kAccumulate:
+        return define_accumulate(i);
       case InstructionKind::kGradientNorm:
         return define_norm(i);
       case InstructionKind::kOptimizerStep:
@@ -175,7 +192,7 @@ class AccessCheck {
 
   bool define_forward(const Instruction& i) {
     const UnitLayout& layout = layout_of(i.unit);
-    want_parameters(i.unit);
+    want_parameters(i.unit, true, false, false);
     want_external(i.unit, i.micro_batch, kR, false);
     for (const BoundarySource& s : unit(i.unit).sources) {
       want(Region::kBoundaryOutput, s.output, s.unit, i.micro_batch, kR);
@@ -200,7 +217,7 @@ class AccessCheck {
     const bool input = i.kind != InstructionKind::kBackwardWeight;
     const bool weight = i.kind != InstructionKind::kBackwardInput;
     const bool split = !(input && weight);
-    want_parameters(i.unit);
+    want_parameters(i.unit, false, input, weight);
     if (weight) want_external(i.unit, i.micro_batch, kR, true);
     const std::vector<BoundarySource>& sources = unit(i.unit).sources;
     for (std::size_t b = 0; b < sources.size(); ++b) {
@@ -232,7 +249,12 @@ class AccessCheck {
     }
     if (weight) {
       for (ParameterGroupId g : unit(i.unit).groups) {
-        if (group(g).trainable) want(BufferRole::kGradients, g, kW | kU);
+        if (!group(g).trainable) continue;
+        if (group(g).reduced_each_micro_batch) {
+          want(BufferRole::kUnitGradients, g, kW | kU, Part::kWhole, 0, i.micro_batch);
+        } else {
+          want(BufferRole::kGradients, g, kW | kU);
+        }
       }
     }
     const BackwardLayout& backward = split ? layout.split : layout.fused;
@@ -248,19 +270,28 @@ class AccessCheck {
     switch (i.purpose) {
       case Purpose::kParams:
         if (!of_group || i.kind != InstructionKind::kAllGather) return false;
-        want(BufferRole::kParameters, i.parameter_group, kU);
+        if (group(i.parameter_group).gathered) {
+          want(BufferRole::kParameters, i.parameter_group, kR);
+          want(BufferRole::kGatheredParameters, i.parameter_group, kW);
+        } else {
+          want(BufferRole::kParameters, i.parameter_group, kU);
+        }
         return true;
       case Purpose::kGrads:
         if (!of_group || i.kind == InstructionKind::kAllGather ||
             all_reduce == sharded(i.parameter_group)) {
           return false;
         }
-        want(BufferRole::kGradients, i.parameter_group, kU);
+        if (group(i.parameter_group).reduced_each_micro_batch) {
+          if (i.micro_batch < 0) return false;
+          want(BufferRole::kUnitGradients, i.parameter_group, kU, Part::kWhole, 0, i.micro_batch);
+        } else {
+          want(BufferRole::kGradients, i.parameter_group, kU);
+        }
         return true;
       case Purpose::kTiedGrads:
         if (!of_group || !all_reduce) return false;
-        want(BufferRole::kGradients, i.parameter_group, kU,
-             sharded(i.parameter_group) ? Part::kSlice : Part::kWhole);
+        want_gradient_part(i.parameter_group, kU);
         return true;
       case Purpose::kNorm:
         want(BufferRole::kScalars, {}, kU);
@@ -273,6 +304,18 @@ class AccessCheck {
         break;
     }
     return false;
+  }
+
+  bool define_accumulate(const Instruction& i) {
+    const ParameterGroupId g = i.parameter_group;
+    if (i.purpose != Purpose::kGrads || i.micro_batch < 0 || !g.valid() ||
+        !group(g).reduced_each_micro_batch) {
+      return false;
+    }
+    want(BufferRole::kUnitGradients, g, kR, sharded(g) ? Part::kSlice : Part::kWhole, 0,
+         i.micro_batch);
+    want_gradient_part(g, kW | kU);
+    return true;
   }
 
   bool define_norm(const Instruction& i) {
@@ -291,7 +334,9 @@ class AccessCheck {
       const ParameterGroup& parameters = program().parameter_groups[g];
       if (parameters.trainable && !parameters.pp_coordinates.empty() &&
           parameters.pp_coordinates.front() == p_.rank_class.pp) {
-        want(BufferRole::kGradients, ParameterGroupId(g), kR, Part::kSlice);
+        want(BufferRole::kGradients, ParameterGroupId(g), kR,
+             parameters.gradient_elements < parameters.padded_elements ? Part::kWhole
+                                                                       : Part::kSlice);
       }
     }
     return true;
@@ -300,11 +345,11 @@ class AccessCheck {
   bool define_step(const Instruction& i) {
     const ParameterGroupId g = i.parameter_group;
     if (!g.valid() || !group(g).trainable) return false;
-    const Part part = sharded(g) ? Part::kSlice : Part::kWhole;
     want(BufferRole::kScalars, {}, kR);
-    want(BufferRole::kGradients, g, kR, part);
+    want_gradient_part(g, kR);
     want_state(g, kU);
-    want(BufferRole::kParameters, g, holds(BufferRole::kMaster, g) ? kW : kU, part);
+    want(BufferRole::kParameters, g, holds(BufferRole::kMaster, g) ? kW : kU,
+         sharded(g) && !group(g).gathered ? Part::kSlice : Part::kWhole);
     return true;
   }
 
@@ -355,7 +400,8 @@ class AccessCheck {
       return b.region == w.region && b.region_index == w.region_index && b.unit == w.unit &&
              b.micro_batch == w.micro_batch;
     }
-    return b.region == Region::kNone && b.role == w.role && b.parameter_group == w.group;
+    return b.region == Region::kNone && b.role == w.role && b.parameter_group == w.group &&
+           b.micro_batch == w.micro_batch;
   }
 
   bool fits(const Wanted& w, const Instruction& i, const Access& access, const Buffer& b) const {
@@ -429,8 +475,12 @@ std::optional<std::int64_t> content_bytes(const Program& program, const Buffer& 
   const Precision& precision = program.job.precision;
   switch (b.role) {
     case BufferRole::kParameters:
+      return group().parameter_elements * dtype_size(group().dtype);
+    case BufferRole::kGatheredParameters:
       return group().padded_elements * dtype_size(group().dtype);
     case BufferRole::kGradients:
+      return group().gradient_elements * dtype_size(precision.gradient);
+    case BufferRole::kUnitGradients:
       return group().padded_elements * dtype_size(precision.gradient);
     case BufferRole::kMaster:
     case BufferRole::kMoment1:

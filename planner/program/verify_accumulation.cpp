@@ -4,6 +4,8 @@
 // first addition of a step overwrites what the buffer held before. That each micro-batch
 // contributes once follows from completeness, and that issue order is execution order from the
 // hazards.
+#include <map>
+
 #include "planner/program/verify_internal.h"
 
 namespace bayplan::verification {
@@ -37,12 +39,14 @@ void check_accumulation(const ClassProgram& p, Findings& findings) {
   std::vector<Sum> gradients(p.program.parameter_groups.size());
   const std::vector<bool> by_unit = from_several_stages(p);
   std::vector<std::int32_t> last_of_unit(p.program.units.size(), -1);
+  std::map<std::pair<std::int32_t, std::int32_t>, Sum> unit_gradients;  // (group, micro-batch)
   Sum loss;
   const auto add = [&](Sum& sum, bool of_units, std::int32_t index, AccessMode mode,
                        BufferId buffer) {
     const Instruction& i = p.at(index);
-    std::int32_t& of_unit = last_of_unit[i.unit.index()];
-    const bool late = of_units ? i.micro_batch <= of_unit
+    std::int32_t none = -1;
+    std::int32_t& of_unit = i.unit.valid() ? last_of_unit[i.unit.index()] : none;
+    const bool late = of_units ? i.micro_batch < of_unit
                                : i.micro_batch < sum.last || (i.micro_batch == sum.last &&
                                                               i.unit.value == sum.last_by_unit);
     if (of_units) of_unit = i.micro_batch;
@@ -62,8 +66,9 @@ void check_accumulation(const ClassProgram& p, Findings& findings) {
   for (std::int32_t index = 0; index < p.size() && !findings.full(); ++index) {
     const Instruction& i = p.at(index);
     const bool forward = i.kind == InstructionKind::kForward;
-    const bool backward =
-        i.kind == InstructionKind::kBackward || i.kind == InstructionKind::kBackwardWeight;
+    const bool backward = i.kind == InstructionKind::kBackward ||
+                          i.kind == InstructionKind::kBackwardWeight ||
+                          i.kind == InstructionKind::kAccumulate;
     if (!forward && !backward) continue;
     for (std::int32_t a = i.accesses.begin; a < i.accesses.end; ++a) {
       const Access& access = p.access(a);
@@ -71,7 +76,12 @@ void check_accumulation(const ClassProgram& p, Findings& findings) {
       if (access.mode == AccessMode::kRead) continue;
       if (backward && buffer.role == BufferRole::kGradients) {
         const std::size_t g = buffer.parameter_group.index();
-        add(gradients[g], by_unit[g], index, access.mode, access.buffer);
+        const bool units = by_unit[g] && i.kind != InstructionKind::kAccumulate;
+        add(gradients[g], units, index, access.mode, access.buffer);
+      } else if (backward && buffer.role == BufferRole::kUnitGradients) {
+        // Only a tied weight has more than one contribution in a micro-batch.
+        add(unit_gradients[{buffer.parameter_group.value, buffer.micro_batch}], true, index,
+            access.mode, access.buffer);
       } else if (forward && buffer.role == BufferRole::kScalars) {
         add(loss, false, index, access.mode, access.buffer);
       }

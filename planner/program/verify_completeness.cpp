@@ -72,6 +72,13 @@ struct Job {
     return degree(p.program.mesh, group(g).replicated_axes) > 1;
   }
   bool sharded(ParameterGroupId g) const { return degree(p.program.mesh, group(g).shard_axes) > 1; }
+  /// How often a ZeRO-3 group is gathered is the plan's choice; that its users find it gathered
+  /// follows from "read after written".
+  bool gathers_for_use(const Instruction& i) const {
+    const bool computes = p.kind == ProgramKind::kTrainStep || p.kind == ProgramKind::kEvalStep;
+    return computes && i.kind == InstructionKind::kAllGather && i.parameter_group.valid() &&
+           group(i.parameter_group).gathered;
+  }
   bool tied(ParameterGroupId g) const { return group(g).pp_coordinates.size() > 1; }
   bool first_copy(ParameterGroupId g) const {
     return !group(g).pp_coordinates.empty() && group(g).pp_coordinates.front() == p.rank_class.pp;
@@ -115,8 +122,10 @@ class TaskList {
  private:
   int world() const { return job_.p.program.world_size(); }
 
-  void add_group(InstructionKind kind, Purpose purpose, ParameterGroupId g) {
+  void add_group(InstructionKind kind, Purpose purpose, ParameterGroupId g,
+                 std::int64_t micro_batch = -1) {
     Task t;
+    t.micro_batch = static_cast<std::int32_t>(micro_batch);
     t.kind = kind;
     t.purpose = purpose;
     t.group = g.value;
@@ -127,13 +136,20 @@ class TaskList {
     for (ParameterGroupId g : job_.groups) {
       if (!job_.group(g).trainable) continue;
       const bool sharded = job_.sharded(g);
-      if (job_.reduced(g)) {
-        add_group(sharded ? InstructionKind::kReduceScatter : InstructionKind::kAllReduce,
-                  Purpose::kGrads, g);
+      const InstructionKind reduction =
+          sharded ? InstructionKind::kReduceScatter : InstructionKind::kAllReduce;
+      if (job_.group(g).reduced_each_micro_batch) {
+        for (std::int64_t m = 0; m < job_.p.rank_class.micro_batches; ++m) {
+          add_group(reduction, Purpose::kGrads, g, m);
+          add_group(InstructionKind::kAccumulate, Purpose::kGrads, g, m);
+        }
+      } else if (job_.reduced(g)) {
+        add_group(reduction, Purpose::kGrads, g);
       }
       if (job_.tied(g)) add_group(InstructionKind::kAllReduce, Purpose::kTiedGrads, g);
       add_group(InstructionKind::kOptimizerStep, Purpose::kNone, g);
-      if (sharded) add_group(InstructionKind::kAllGather, Purpose::kParams, g);
+      if (sharded && !job_.group(g).gathered)
+        add_group(InstructionKind::kAllGather, Purpose::kParams, g);
     }
     add_group(InstructionKind::kGradientNorm, Purpose::kNorm, {});
     if (world() > 1) add_group(InstructionKind::kAllReduce, Purpose::kNorm, {});
@@ -239,7 +255,8 @@ void check_tasks(const Job& job, Findings& findings) {
   std::vector<std::pair<Task, std::int32_t>> found;
   found.reserve(static_cast<std::size_t>(p.size()));
   for (std::int32_t i = 0; i < p.size(); ++i) {
-    if (p.at(i).kind != InstructionKind::kRelease) found.emplace_back(task_of(p.at(i)), i);
+    if (p.at(i).kind != InstructionKind::kRelease && !job.gathers_for_use(p.at(i)))
+      found.emplace_back(task_of(p.at(i)), i);
   }
   std::sort(found.begin(), found.end());
   auto f = found.begin();
@@ -272,6 +289,12 @@ class Flow {
       }
       if (job.class_of(u).loss >= 0) losses_expected_ += job.p.rank_class.micro_batches;
     }
+    const auto micro_batches = static_cast<std::size_t>(job.p.rank_class.micro_batches);
+    for (ParameterGroupId g : job.groups) {
+      if (!job.group(g).reduced_each_micro_batch) continue;
+      state(g).of_micro_batch.assign(micro_batches, 0);
+      state(g).micro_batch_reduced.assign(micro_batches, false);
+    }
   }
 
   void check() {
@@ -283,6 +306,9 @@ class Flow {
     std::int64_t expected = 0;  // contributions of a step
     std::int64_t contributions = 0;
     bool reduced = false;
+    std::vector<std::int64_t> of_micro_batch;  // contributions; only where each is reduced
+    std::vector<bool> micro_batch_reduced;
+    std::int64_t accumulated = 0;
     bool tied = false;
     bool normed = false;
     bool stepped = false;
@@ -306,6 +332,8 @@ class Flow {
       case InstructionKind::kAllReduce:
       case InstructionKind::kAllGather:
         return follow_collective(index, i);
+      case InstructionKind::kAccumulate:
+        return follow_accumulate(index, i);
       case InstructionKind::kGradientNorm:
         return follow_norm(index, i);
       case InstructionKind::kOptimizerStep:
@@ -339,6 +367,10 @@ class Flow {
         report(index, "adds to the gradient of " + name(g) + " behind its reduction or norm");
       }
       ++s.contributions;
+      if (!has_micro_batch(s, i)) continue;
+      if (s.micro_batch_reduced[static_cast<std::size_t>(i.micro_batch)])
+        report(index, "adds to the gradient of " + name(g) + " behind its reduction");
+      ++s.of_micro_batch[static_cast<std::size_t>(i.micro_batch)];
     }
     if (i.kind == InstructionKind::kForward && job_.class_of(i.unit).loss >= 0) {
       if (scalars_reduced_) report(index, "adds to the loss behind its sum over ranks");
@@ -350,6 +382,22 @@ class Flow {
             inputs_.end()) {
       report(index, "reads statistics that backward_input has yet to update");
     }
+  }
+
+  static bool has_micro_batch(const GroupState& s, const Instruction& i) {
+    return i.micro_batch >= 0 && static_cast<std::size_t>(i.micro_batch) < s.of_micro_batch.size();
+  }
+
+  void follow_accumulate(std::int32_t index, const Instruction& i) {
+    if (!i.parameter_group.valid()) return;
+    GroupState& s = state(i.parameter_group);
+    if (!has_micro_batch(s, i)) return;
+    if (!s.micro_batch_reduced[static_cast<std::size_t>(i.micro_batch)])
+      report(index, "adds a gradient that is not reduced yet");
+    if (s.tied || s.normed || s.stepped) report(index, "comes behind uses of the sum");
+    if (job_.sharded(i.parameter_group))
+      require_group(index, i, job_.group(i.parameter_group).shard_axes, {});
+    ++s.accumulated;
   }
 
   bool updates_statistics(UnitId u) const {
@@ -373,6 +421,15 @@ class Flow {
     const ParameterGroup& group = job_.group(i.parameter_group);
     switch (i.purpose) {
       case Purpose::kGrads:
+        if (group.reduced_each_micro_batch) {
+          if (!has_micro_batch(s, i)) return;
+          const auto m = static_cast<std::size_t>(i.micro_batch);
+          if (s.of_micro_batch[m] * job_.p.rank_class.micro_batches < s.expected)
+            report(index, "reduces a gradient to which units have yet to be added");
+          require_group(index, i, group.replicated_axes, {});
+          s.micro_batch_reduced[m] = true;
+          return;
+        }
         if (s.contributions < s.expected) {
           report(index, "reduces a gradient to which micro-batches have yet to be added");
         }
@@ -389,7 +446,9 @@ class Flow {
         s.tied = true;
         return;
       case Purpose::kParams:
-        if (!s.stepped) report(index, "gathers parameters that are not updated yet");
+        if (!group.gathered && !s.stepped)
+          report(index, "gathers parameters that are not updated yet");
+        if (group.gathered && s.stepped) report(index, "gathers parameters behind their update");
         require_group(index, i, group.shard_axes, {});
         return;
       case Purpose::kNone:
@@ -402,6 +461,8 @@ class Flow {
 
   bool summed_over_replicas(ParameterGroupId g) {
     const GroupState& s = state(g);
+    if (job_.group(g).reduced_each_micro_batch)
+      return s.accumulated >= job_.p.rank_class.micro_batches;
     return s.contributions >= s.expected && (s.reduced || !job_.reduced(g));
   }
   bool final(ParameterGroupId g) {
@@ -502,6 +563,12 @@ void check_batch(const Program& program, Findings& findings) {
 }
 
 void check_completeness(const ClassProgram& p, const HappensBefore& order, Findings& findings) {
+  const bool computes = p.kind == ProgramKind::kTrainStep || p.kind == ProgramKind::kEvalStep;
+  // Also bounds what the checks below allocate.
+  if (computes && p.rank_class.micro_batches > p.size()) {
+    return findings.add(Violation::kMissing, p.kind, p.rank, {},
+                        "the program has fewer instructions than micro-batches");
+  }
   const Job job(p);
   check_tasks(job, findings);
   Flow(job, findings).check();

@@ -74,9 +74,12 @@ class ClassForm {
       return bad("belongs to a unit, parameter group or micro-batch that does not exist");
     }
     const bool of_unit = b.region != Region::kNone;
-    const bool of_group = b.role <= BufferRole::kMoment2;
+    const bool of_group = b.role <= BufferRole::kMoment2 ||
+                          b.role == BufferRole::kGatheredParameters ||
+                          b.role == BufferRole::kUnitGradients;
+    const bool of_micro_batch = of_unit || b.role == BufferRole::kUnitGradients;
     if (of_unit != has_region(b.role) || of_unit != b.unit.valid() ||
-        of_unit != (b.micro_batch >= 0) || of_group != b.parameter_group.valid() ||
+        of_micro_batch != (b.micro_batch >= 0) || of_group != b.parameter_group.valid() ||
         (!of_unit && b.region_index != 0)) {
       return bad(
           "mixes what belongs to a unit and micro-batch with what belongs to a parameter "
@@ -158,12 +161,18 @@ class ClassForm {
       return bad(text() + " lacks its stage, peer stage, unit or boundary");
     }
     if (i.accesses.size() == 0) return bad(text() + " moves nothing");
-    for (std::int32_t a = i.accesses.begin + 1; a < i.accesses.end; ++a) {
-      if (list.accesses[static_cast<std::size_t>(a)].buffer !=
-          list.accesses[static_cast<std::size_t>(i.accesses.begin)].buffer) {
+    // An all_gather may take its own shard from another buffer than the one it fills.
+    BufferId moved, source;
+    for (std::int32_t a = i.accesses.begin; a < i.accesses.end; ++a) {
+      const Access& access = list.accesses[static_cast<std::size_t>(a)];
+      const bool is_source =
+          i.kind == InstructionKind::kAllGather && access.mode == AccessMode::kRead;
+      BufferId& known = is_source ? source : moved;
+      if (known.valid() && known != access.buffer)
         return bad(text() + " moves more than one buffer");
-      }
+      known = access.buffer;
     }
+    if (!moved.valid()) return bad(text() + " fills no buffer");
   }
 
   bool has_member(const CommunicationGroup& group) const {

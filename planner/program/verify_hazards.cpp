@@ -135,9 +135,10 @@ class HazardCheck {
                         name(state.release));
     }
     if (!writing) {
-      // An all_gather contributes its own slice and replaces the others.
-      const ByteInterval read =
-          instruction.kind == InstructionKind::kAllGather ? own_slice(instruction, bytes) : bytes;
+      // An all_gather in place contributes its own slice and replaces the others.
+      const ByteInterval read = instruction.kind == InstructionKind::kAllGather && writes
+                                    ? own_slice(instruction, bytes)
+                                    : bytes;
       if (!state.written.contains(read)) {
         report(Violation::kUseBeforeWrite, i,
                name(i) + " reads " + describe(read) + " of " + name(access.buffer) +

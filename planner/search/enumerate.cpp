@@ -25,7 +25,7 @@ std::string space_in_words(const SearchSpace& space) {
   };
   if (!space.pp || !space.dp) add("pp, dp");
   if (!space.micro_batch) add("micro-batch (powers of two and the largest)");
-  if (!space.zero) add("ZeRO 0, 1");
+  if (!space.zero) add("ZeRO 0 to 3");
   if (!space.schedule) add("schedule");
   if (!space.chunks) add("chunks (1, 2, 4)");
   return words.empty() ? "the given layout" : words + "; even stages, tp = cp = ep = 1";
@@ -103,13 +103,17 @@ Result<std::vector<Plan>> enumerate_layouts(const Plan& base, const SearchSpace&
         continue;
       }
       const std::int64_t micro_batches = per_replica / micro_batch;
-      for (int zero = 0; zero <= 1; ++zero) {
-        if (space.zero ? *space.zero != zero : zero == 1 && dp == 1) continue;
+      for (int zero = 0; zero <= 3; ++zero) {
+        if (space.zero ? *space.zero != zero : zero > 0 && dp == 1) continue;
         for (const ScheduleChoice& choice : schedule_choices(space, pp, micro_batches, units)) {
           Plan plan = base;
           plan.mesh.pp = pp;
           plan.mesh.dp = dp;
           plan.job.micro_batch = micro_batch;
+          plan.grad_reduce =
+              space.grad_reduce.value_or(zero >= 2 ? GradReduce::kMicroBatch : GradReduce::kStep);
+          if (choice.name == "breadth-first" && !space.keeps_reshard)
+            plan.reshard = Reshard::kChunk;
           plan.schedule = choice.name;
           plan.chunks_per_rank = choice.chunks;
           // More stages than units: one stage keeps the plan well-formed and lower() says why not.

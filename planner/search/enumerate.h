@@ -26,6 +26,8 @@ struct SearchSpace {
   std::optional<int> dp;
   std::optional<std::int64_t> micro_batch;
   std::optional<int> zero;
+  std::optional<GradReduce> grad_reduce;  // open: step for ZeRO 0 and 1, micro-batch for 2 and 3
+  bool keeps_reshard = false;  // of the base plan; else breadth-first gathers once per chunk
   std::optional<std::string> schedule;  // "table": that of the base plan
   std::optional<int> chunks;            // model chunks per pipeline rank
   Bytes margin;                         // kept free on every device
@@ -54,7 +56,7 @@ using SearchProgress = std::function<void(std::size_t done, std::size_t all)>;
 
 /// Every legal layout of `base` on its devices inside `space`: pp ascending, then micro-batch,
 /// ZeRO, schedule and chunks. `base` gives the job, names, threads and what is not searched.
-/// Layouts that cannot differ from one listed are left out: ZeRO 1 with one replica, other
+/// Layouts that cannot differ from one listed are left out: ZeRO 1 to 3 with one replica, other
 /// schedules than 1F1B with one pipeline rank, GPipe with one micro-batch. Errors: "world-size" and
 /// "batch-not-divisible" when nothing is left.
 Result<std::vector<Plan>> enumerate_layouts(const Plan& base, const SearchSpace& space,

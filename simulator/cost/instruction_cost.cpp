@@ -98,6 +98,9 @@ struct InstructionCoster {
   ComputeCost on_gradient_norm(const InstructionList& list, const Instruction& i) const {
     return costs.finish(costs.streamed(costs.norm_seconds(rank_class, list, i)));
   }
+  ComputeCost on_accumulate(const InstructionList& list, const Instruction& i) const {
+    return costs.finish(costs.streamed(costs.touched(list, i)));
+  }
   ComputeCost on_optimizer_step(const InstructionList& list, const Instruction& i) const {
     return costs.finish(costs.streamed(costs.update_seconds(rank_class, list, i)));
   }
@@ -205,7 +208,8 @@ double InstructionCosts::zeroed_seconds(int rank_class, const InstructionList& l
   double bytes = 0.0;
   for (std::int32_t a = instruction.accesses.begin; a < instruction.accesses.end; ++a) {
     const Access& access = list.accesses[static_cast<std::size_t>(a)];
-    const bool gradients = c.buffers[access.buffer.index()].role == BufferRole::kGradients;
+    const BufferRole role = c.buffers[access.buffer.index()].role;
+    const bool gradients = role == BufferRole::kGradients || role == BufferRole::kUnitGradients;
     if (gradients && access.mode == AccessMode::kWrite) bytes += static_cast<double>(access.bytes);
   }
   const DeviceSpec& device = *device_.device;

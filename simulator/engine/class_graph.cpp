@@ -36,6 +36,7 @@ class GraphBuilder {
   void on_transfer(const InstructionList&, const Instruction& i) { add_call(i); }
   void on_release(const InstructionList&, const Instruction& i) { add_call(i); }
   void on_gradient_norm(const InstructionList&, const Instruction& i) { add_call(i); }
+  void on_accumulate(const InstructionList&, const Instruction& i) { add_call(i); }
   void on_optimizer_step(const InstructionList&, const Instruction& i) { add_call(i); }
   void on_end_step(const InstructionList&, const Instruction& i) { add_call(i); }
   void on_send(const InstructionList& list, const Instruction& i) { add_message(list, i); }

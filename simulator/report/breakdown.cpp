@@ -39,6 +39,7 @@ struct PartOf {
   static Part on_optimizer_step(const InstructionList&, const Instruction&) {
     return Part::kOptimizer;
   }
+  static Part on_accumulate(const InstructionList&, const Instruction&) { return Part::kCompute; }
   static Part on_end_step(const InstructionList&, const Instruction&) { return Part::kNothing; }
 };
 

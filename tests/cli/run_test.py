@@ -61,6 +61,16 @@ def layouts_agree_bitwise():
     sharded = result("localhost:2", "--dp", "2", "--zero", "1")
     equal(sharded["losses"], two["losses"])
     equal(sharded["state_hash"], two["state_hash"])
+    each = result("localhost:2", "--dp", "2", "--grad-reduce", "micro-batch")
+    for options in (["--zero", "2"], ["--zero", "3"], ["--zero", "3", "--reshard-after-forward", "no"],
+                    ["--zero", "3", "--prefetch", "0", "--persistence-threshold", "4KiB"]):
+        sharded = result("localhost:2", "--dp", "2", *options)
+        equal(sharded["state_hash"], each["state_hash"], str(options))
+        for entry in sharded["memory"]:
+            equal(entry["measured_bytes"], entry["predicted_bytes"], str(options))
+        for entry in sharded["wire"]:
+            equal(entry["sent_bytes"], entry["predicted_bytes"], str(options))
+    equal(result("localhost:2", "--dp", "2", "--zero", "3", "--grad-reduce", "step")["state_hash"], two["state_hash"])
 
 
 def out_folder_holds_the_run():

@@ -286,7 +286,8 @@ constexpr std::array kWrongSize = {V::kSizeMismatch, V::kMalformed, V::kUseBefor
 constexpr std::array kEarlyRelease = {V::kUseAfterRelease, V::kOverlap};
 constexpr std::array kOverlappingBytes = {V::kOverlap};
 // kMissing: what all members of a group have lost has no peer that could miss it.
-constexpr std::array kMissingPeer = {V::kUnmatched, V::kMissing};
+// A gather that all its members lose leaves its users without their parameters.
+constexpr std::array kMissingPeer = {V::kUnmatched, V::kMissing, V::kRace, V::kUseBeforeWrite};
 // kMalformed: a wait for a later instruction
 constexpr std::array kCycle = {V::kMalformed, V::kDeadlock, V::kQueueProgress};
 constexpr std::array kSums = {V::kAccumulationOrder};

@@ -11,8 +11,11 @@ namespace bayplan::test {
 
 std::string to_string(const TinyPlan& p) {
   return "pp " + std::to_string(p.pp) + " dp " + std::to_string(p.dp) + " m " +
-         std::to_string(p.micro_batches) + " zero " + std::to_string(p.zero) + ' ' + p.schedule +
-         " x " + std::to_string(p.chunks) + (p.tied ? " tied" : " untied") +
+         std::to_string(p.micro_batches) + " zero " + std::to_string(p.zero) +
+         (p.each_micro_batch ? " reduced each micro-batch" : "") + " reshard " +
+         std::to_string(static_cast<int>(p.reshard)) + " prefetch " + std::to_string(p.prefetch) +
+         (p.mixed_zero ? " last stage otherwise" : "") + ' ' + p.schedule + " x " +
+         std::to_string(p.chunks) + (p.tied ? " tied" : " untied") +
          (p.llama ? " llama" : " gpt2") + " layers " + std::to_string(p.layers) +
          (p.bf16 ? " bf16" : " fp32") + (p.dropout ? " dropout" : "");
 }
@@ -27,7 +30,11 @@ TinyPlan random_plan(std::uint64_t seed) {
   p.pp = draw(1, 4);
   p.dp = draw(1, 3);
   p.micro_batches = draw(1, 6);
-  p.zero = draw(0, 1);
+  p.zero = draw(0, 3);
+  p.each_micro_batch = draw(0, 3) < p.zero;
+  p.reshard = static_cast<Reshard>(draw(0, 2));
+  p.prefetch = draw(0, 2);
+  p.mixed_zero = draw(0, 3) == 0;
   const ScheduleSpec& spec =
       schedules()[static_cast<std::size_t>(draw(0, static_cast<int>(schedules().size()) - 1))];
   p.schedule = spec.name;
@@ -68,6 +75,9 @@ Program lower_tiny(const TinyPlan& tiny) {
   plan.mesh.pp = tiny.pp;
   plan.mesh.dp = tiny.dp;
   plan.schedule = tiny.schedule;
+  plan.grad_reduce = tiny.each_micro_batch ? GradReduce::kMicroBatch : GradReduce::kStep;
+  plan.reshard = tiny.reshard;
+  plan.prefetch = tiny.prefetch;
   plan.chunks_per_rank = tiny.chunks;
   plan.job.seq = 4;
   plan.job.micro_batch = 1;
@@ -75,6 +85,7 @@ Program lower_tiny(const TinyPlan& tiny) {
   plan.job.precision = precision_of(tiny.bf16 ? DType::kBf16 : DType::kFp32);
   plan.job.dropout = tiny.dropout ? 0.1 : 0.0;
   plan.stages = even_stages(graph, tiny.pp * tiny.chunks, tiny.zero);
+  if (tiny.mixed_zero) plan.stages.back().zero = 3 - tiny.zero;
   plan.replicas.assign(static_cast<std::size_t>(tiny.dp), ReplicaPlan{tiny.micro_batches});
 
   Cluster cluster;

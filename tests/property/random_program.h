@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "planner/core/plan.h"
 #include "planner/program/program.h"
 
 namespace bayplan::test {
@@ -14,6 +15,10 @@ struct TinyPlan {
   int dp = 1;
   int micro_batches = 1;
   int zero = 0;
+  bool each_micro_batch = false;  // gradients are reduced
+  Reshard reshard = Reshard::kUnit;
+  int prefetch = 1;
+  bool mixed_zero = false;  // the last stage has ZeRO 3 - zero
   std::string schedule = "1f1b";
   int chunks = 1;
   bool tied = false;
@@ -25,8 +30,9 @@ struct TinyPlan {
 
 std::string to_string(const TinyPlan& plan);
 
-/// pp 1-4, dp 1-3, micro-batches 1-6, ZeRO 0/1, every schedule, tied or not (not where the tied
-/// units are in several stages of one rank: the order of their sum is free), both families.
+/// pp 1-4, dp 1-3, micro-batches 1-6, ZeRO 0-3 with every choice it leaves, every schedule, tied or
+/// not (not where the tied units are in several stages of one rank: the order of their sum is
+/// free), both families.
 TinyPlan random_plan(std::uint64_t seed);
 
 /// hidden 16, 2 heads, ffn 32, vocabulary 13, 4 tokens. The cluster has as many devices as ranks.

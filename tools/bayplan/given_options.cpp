@@ -37,7 +37,7 @@ constexpr OptionRow kLayoutRows[] = {
     {"--micro-batch", "N|auto", "Samples per micro-batch of one replica"},
     {"--pp", "N|auto", "Pipeline ranks"},
     {"--dp", "N|auto", "Data-parallel replicas (default: devices / (tp pp cp))"},
-    {"--zero", "0|1|auto", "ZeRO stage"},
+    {"--zero", "0|1|2|3|auto", "ZeRO stage"},
     {"--schedule", "NAME|auto",
      "Pipeline schedule: gpipe, 1f1b, interleaved, breadth-first, zb-h1, zb-h2, zbv, dualpipev or "
      "a "
@@ -46,7 +46,15 @@ constexpr OptionRow kLayoutRows[] = {
     {"--cp", "1", "Context-parallel ranks (default: 1; others are not modelled yet)"},
     {"--ep", "1", "Expert-parallel ranks (default: 1; others are not modelled yet)"},
     {"--vp", "N|auto", "Model chunks per pipeline rank; zbv and dualpipev have 2"},
-    {"--grad-reduce", "step", "When gradients are reduced (default: step)"},
+    {"--grad-reduce", "WHEN",
+     "When gradients are reduced: step, micro-batch or auto (default: auto, step for ZeRO 0 and 1, "
+     "micro-batch for 2 and 3)"},
+    {"--reshard-after-forward", "WHEN",
+     "Gathered ZeRO-3 parameters are kept for one use (yes), a chunk's run of micro-batches "
+     "(chunk) or the step (no) (default: auto, chunk with breadth-first, else yes)"},
+    {"--prefetch", "N", "Uses by which a ZeRO-3 gather is issued ahead (default: 1)"},
+    {"--persistence-threshold", "BYTES",
+     "ZeRO 3 leaves parameter groups of up to this size whole, as in 100KB (default: 0 B)"},
     {"--threads-per-rank", "N",
      "CPU threads of one rank (default: cores / ranks of the node, at least 1)"},
 };

@@ -15,9 +15,10 @@ namespace {
 using nlohmann::ordered_json;
 
 /// Terms that scripts find in every report, in this order; 0 where nothing counts towards them.
-constexpr const char* kTerms[] = {"parameters",  "gradients", "master",       "moments",
-                                  "activations", "logits",    "recompute",    "communication",
-                                  "workspace",   "context",   "fragmentation"};
+constexpr const char* kTerms[] = {
+    "parameters",    "gradients",           "master",        "moments",   "activations",
+    "logits",        "recompute",           "communication", "workspace", "context",
+    "fragmentation", "gathered_parameters", "unit_gradients"};
 
 std::string_view moment_name(ProgramKind kind) {
   switch (kind) {

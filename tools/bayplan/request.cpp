@@ -9,6 +9,7 @@
 #include "models/clusters.h"
 #include "models/registry.h"
 #include "planner/formats/cluster_settings.h"
+#include "planner/formats/quantity.h"
 #include "planner/formats/text_file.h"
 #include "planner/partition/graph_view.h"
 #include "planner/program/lower.h"
@@ -149,7 +150,27 @@ Status refuse_axes(const GivenOptions& given) {
                  fmt::format("degree {}: {} is neither modelled nor executed yet", *degree, what),
                  name, fmt::format("write {} 1, or leave it out", name)};
   }
-  BAYPLAN_RETURN_IF_ERROR(given.word("--grad-reduce", {"step"}));
+  return {};
+}
+
+/// What ZeRO does with gradients and gathered parameters.
+Status set_sharding(const GivenOptions& given, SearchSpace& space, Plan& plan) {
+  BAYPLAN_TRY(reduce, given.word("--grad-reduce", {"auto", "step", "micro-batch"}));
+  if (reduce && reduce != "auto")
+    space.grad_reduce = reduce == "step" ? GradReduce::kStep : GradReduce::kMicroBatch;
+  BAYPLAN_TRY(reshard, given.word("--reshard-after-forward", {"auto", "yes", "chunk", "no"}));
+  if (reshard && reshard != "auto") {
+    space.keeps_reshard = true;
+    plan.reshard = reshard == "yes"     ? Reshard::kUnit
+                   : reshard == "chunk" ? Reshard::kChunk
+                                        : Reshard::kStep;
+  }
+  BAYPLAN_TRY(prefetch, given.count("--prefetch", 0, kMostPrefetch));
+  set_if(prefetch, plan.prefetch);
+  if (const auto text = given.get("--persistence-threshold")) {
+    BAYPLAN_TRY(bytes, parse_bytes(*text, "--persistence-threshold"));
+    plan.persistence_threshold = bytes;
+  }
   return {};
 }
 
@@ -182,6 +203,7 @@ Status set_layout(const GivenOptions& given, Defaults defaults, Request& request
   Plan& plan = request.base;
 
   BAYPLAN_RETURN_IF_ERROR(set_schedule(given, fixed, space, plan));
+  BAYPLAN_RETURN_IF_ERROR(set_sharding(given, space, plan));
   BAYPLAN_TRY(pp, decision(given, "--pp", 1, kMostDevices,
                            space.pp ? std::optional<std::int64_t>(*space.pp) : unless_searched(1)));
   if (pp) space.pp = static_cast<int>(*pp);
@@ -202,11 +224,6 @@ Status set_layout(const GivenOptions& given, Defaults defaults, Request& request
   space.micro_batch = micro_batch;
   BAYPLAN_TRY(zero, decision(given, "--zero", 0, 3, unless_searched(0)));
   if (zero) {
-    if (*zero > 1) {
-      return Error{"unsupported",
-                   fmt::format("ZeRO stage {} is neither modelled nor executed yet", *zero),
-                   "--zero", "write --zero 0 or --zero 1"};
-    }
     space.zero = static_cast<int>(*zero);
   }
   BAYPLAN_TRY(batch, given.count("--global-batch", 1, kMostSamples));

@@ -57,6 +57,7 @@ struct DeviceRun {
     if (kind == Kind::kInitialize) device->initialize(call);
     if (kind == Kind::kLoadMicroBatch) device->load_micro_batch(call, ids.data(), labels.data());
     if (kind >= Kind::kForward && kind <= Kind::kBackwardWeight) device->unit_compute(call);
+    if (kind == Kind::kAccumulate) device->accumulate(call);
     if (kind == Kind::kGradientNorm) device->gradient_norm(call);
     if (kind == Kind::kOptimizerStep) device->optimizer_step(call);
   }

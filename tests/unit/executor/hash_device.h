@@ -54,6 +54,7 @@ class HashDevice final : public Device {
   }
   void unit_compute(const ComputeCall& call) override { hash_step(call, 1); }
 
+  void accumulate(const ComputeCall& call) override { hash_step(call, 5); }
   /// A real sum of the gradients, as the next all_reduce really adds the scalars up.
   void gradient_norm(const ComputeCall& call) override { hash_step(call, 2); }
   bool optimizer_step(const ComputeCall& call) override {

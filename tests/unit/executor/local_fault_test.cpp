@@ -153,6 +153,7 @@ TEST(LocalFault, AnExceptionOfTheDeviceNamesTheInstruction) {
         throw std::runtime_error("out of workspace");
       }
     }
+    void accumulate(const ComputeCall&) override {}
     void gradient_norm(const ComputeCall&) override {}
     bool optimizer_step(const ComputeCall&) override { return true; }
     std::int64_t workspace_used() const override { return 0; }

@@ -40,6 +40,7 @@ struct NotingDevice final : public Device {
     sample_of_micro_batch[call.instruction->micro_batch] = ids[0];
   }
   void unit_compute(const ComputeCall&) override {}
+  void accumulate(const ComputeCall&) override {}
   void gradient_norm(const ComputeCall&) override {}
   bool optimizer_step(const ComputeCall&) override { return true; }
   std::int64_t workspace_used() const override { return 0; }

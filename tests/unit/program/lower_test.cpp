@@ -193,7 +193,7 @@ TEST(Lower, RefusesPlansThatMakeNoSense) {
       {"empty-stage", "plan/stages/0/unit_count", [](Plan& p) { p.stages[0].unit_count = 0; }},
       {"stage-gap", "plan/stages/1/first_unit", [](Plan& p) { p.stages[1].first_unit = 1; }},
       {"plan-for-another-model", "plan/stages", [](Plan& p) { p.stages[1].unit_count = 1; }},
-      {"unsupported-zero", "plan/stages/0/zero", [](Plan& p) { p.stages[0].zero = 3; }},
+      {"unsupported-zero", "plan/stages/0/zero", [](Plan& p) { p.stages[0].zero = 4; }},
       {"bad-dropout", "plan/job/dropout", [](Plan& p) { p.job.dropout = 1.0; }},
       {"too-large", "plan/job",
        [](Plan& p) {

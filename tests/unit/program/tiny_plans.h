@@ -55,6 +55,9 @@ struct TinyShape {
   int dp = 1;
   int micro_batches = 1;
   int zero = 0;
+  GradReduce grad_reduce = GradReduce::kStep;
+  Reshard reshard = Reshard::kUnit;
+  int prefetch = 1;
   std::string schedule = "1f1b";
   int chunks = 1;
   DType compute = DType::kFp32;
@@ -78,6 +81,9 @@ inline Plan tiny_plan(const TinyShape& s, const ModelGraph& graph) {
   p.mesh.pp = s.pp;
   p.mesh.dp = s.dp;
   p.schedule = s.schedule;
+  p.grad_reduce = s.grad_reduce;
+  p.reshard = s.reshard;
+  p.prefetch = s.prefetch;
   p.chunks_per_rank = s.chunks;
   p.stages = even_stages(graph, s.pp * s.chunks, s.zero);
   p.replicas.assign(static_cast<std::size_t>(s.dp), {s.micro_batches});

@@ -42,10 +42,10 @@ TEST(EnumerateLayouts, ListsEveryDistinctLayoutOnce) {
   EXPECT_EQ(keys.size(), plans->size());
   // 6 units: pp 2 takes up to 2 chunks, hence all 8 schedules once; pp 4 takes 1 chunk, hence 4.
   // GPipe is left out with one micro-batch.
-  // pp 1, dp 4: 2 samples a replica, b = 1, 2; ZeRO 0, 1; one schedule       -> 4
-  // pp 2, dp 2: 4 samples, b = 1, 2, 4; ZeRO 0, 1; 8, 8 and 7 schedules      -> 16 + 16 + 14
+  // pp 1, dp 4: 2 samples a replica, b = 1, 2; ZeRO 0 to 3; one schedule     -> 8
+  // pp 2, dp 2: 4 samples, b = 1, 2, 4; ZeRO 0 to 3; 8, 8 and 7 schedules    -> 32 + 32 + 28
   // pp 4, dp 1: 8 samples, b = 1, 2, 4, 8; ZeRO 0; 4, 4, 4 and 3 schedules   -> 4 + 4 + 4 + 3
-  EXPECT_EQ(plans->size(), 4u + 46u + 15u);
+  EXPECT_EQ(plans->size(), 8u + 92u + 15u);
   EXPECT_TRUE(keys.contains("2/2/1/1/gpipe/1"));
   EXPECT_TRUE(keys.contains("2/2/1/1/zbv/2"));
   EXPECT_TRUE(keys.contains("4/1/1/0/zb-h1/1"));
@@ -92,7 +92,7 @@ TEST(SearchLayouts, TakesTheFastestThatFits) {
   };
   const auto found = search_layouts(c.base, {}, c.graph, c.cluster, score);
   ASSERT_TRUE(found.ok()) << found.error().message;
-  EXPECT_EQ(found->evaluated.size(), 65u);
+  EXPECT_EQ(found->evaluated.size(), 115u);
   ASSERT_TRUE(found->best.has_value());
   const Evaluated& best = found->evaluated[*found->best];
   EXPECT_EQ(best.plan.mesh.pp, 4);

@@ -89,6 +89,8 @@ class UnitMemory {
       case Region::kSavedForInput:
       case Region::kSavedForWeight:
       case Region::kGradientStash:
+      case Region::kRecomputedForInput:
+      case Region::kRecomputedForWeight:
         return unit_buffer(p.region, 0, own);
       case Region::kScratch:
         return role_buffer(BufferRole::kWorkspace);
@@ -111,7 +113,7 @@ class UnitRun {
         program_(*call.program),
         unit_(program_.units[call.instruction->unit.index()]),
         class_(program_.graph.classes[static_cast<std::size_t>(unit_.unit_class)]),
-        layout_(program_.layouts[static_cast<std::size_t>(unit_.unit_class)]),
+        layout_(program_.layout_of(call.instruction->unit)),
         memory_(call, unit_, class_),
         op_(op_call) {
     op_.precision = program_.job.precision;
@@ -120,7 +122,9 @@ class UnitRun {
   }
 
   void forward() {
+    const bool again = call_.instruction->kind == InstructionKind::kRecompute;
     for (std::size_t o = 0; o < class_.operators.size(); ++o) {
+      if (again && !layout_.reruns[o]) continue;
       start(o);
       op_kernel(op_.op->kind).forward(op_);
     }
@@ -285,9 +289,7 @@ void run_unit(const ComputeCall& call, int threads, OpCall& scratch) {
   const InstructionKind kind = call.instruction->kind;
   zero_first_contributions(call, threads);
   UnitRun run(call, threads, scratch);
-  const auto unit_class =
-      static_cast<std::size_t>(call.program->units[call.instruction->unit.index()].unit_class);
-  const UnitLayout& layout = call.program->layouts[unit_class];
+  const UnitLayout& layout = call.program->layout_of(call.instruction->unit);
   if (kind == InstructionKind::kForward || kind == InstructionKind::kRecompute) {
     run.forward();
   } else if (kind == InstructionKind::kBackward) {

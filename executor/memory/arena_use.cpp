@@ -6,8 +6,7 @@ namespace bayplan::exec {
 
 std::int64_t scratch_bytes(const Program& program, const Instruction& instruction) {
   if (!instruction.unit.valid()) return 0;
-  const ProgramUnit& unit = program.units[instruction.unit.index()];
-  const UnitLayout& layout = program.layouts[static_cast<std::size_t>(unit.unit_class)];
+  const UnitLayout& layout = program.layout_of(instruction.unit);
   if (instruction.kind == InstructionKind::kForward ||
       instruction.kind == InstructionKind::kRecompute) {
     return layout.forward_scratch_bytes;

@@ -20,6 +20,14 @@ enum class GradReduce : std::uint8_t { kStep, kMicroBatch };
 /// consecutive ops of a rank are of one stage and direction, or for the whole step.
 enum class Reshard : std::uint8_t { kUnit, kChunk, kStep };
 
+/// What forward does not keep but backward computes again: nothing, attention's output and
+/// statistics, or all that a unit saves.
+enum class Recompute : std::uint8_t { kNone, kSelective, kFull };
+constexpr int kRecomputeCount = 3;
+constexpr const char* recompute_name(Recompute r) {
+  return r == Recompute::kNone ? "none" : r == Recompute::kSelective ? "selective" : "full";
+}
+
 struct StagePlan {
   int first_unit = 0;
   int unit_count = 0;
@@ -51,6 +59,8 @@ struct Plan {
   int prefetch = 1;  // ZeRO 3: uses by which a gather is issued ahead of its own
   /// ZeRO 3: parameter groups of up to this size stay whole on every rank, as under ZeRO 2.
   Bytes persistence_threshold;
+  Recompute recompute = Recompute::kNone;
+  std::vector<int> recompute_units;  // ascending; empty = every block
   int threads_per_rank = 1;
   friend bool operator==(const Plan&, const Plan&) = default;
 };

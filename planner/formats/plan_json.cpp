@@ -188,7 +188,7 @@ ordered_json write_architecture(const ModelDescription& model) {
 Result<PlanFile> read_plan(const JsonCursor& at, const HardwareLookup& presets) {
   PlanFile file;
   Plan& plan = file.plan;
-  std::string schema, grad_reduce = "step", reshard = "unit";
+  std::string schema, grad_reduce = "step", reshard = "unit", recompute = "none";
   ObjectReader r(at);
   r.required("schema", schema, word({kPlanSchema}));
   r.required("model", plan.model, text());
@@ -215,9 +215,19 @@ Result<PlanFile> read_plan(const JsonCursor& at, const HardwareLookup& presets) 
   });
   r.optional("persistence_threshold", plan.persistence_threshold,
              [](const JsonCursor& c) { return c.bytes(); });
+  r.optional("recompute", recompute, word({"none", "selective", "full"}));
+  r.optional("recompute_units", plan.recompute_units, [](const JsonCursor& c) {
+    return read_list<int>(c, [](const JsonCursor& unit) -> Result<int> {
+      BAYPLAN_TRY(n, unit.integer(0, kMostUnits));
+      return static_cast<int>(n);
+    });
+  });
   r.optional("threads_per_rank", plan.threads_per_rank, count(kMostThreads));
   BAYPLAN_RETURN_IF_ERROR(r.finish());
   plan.grad_reduce = grad_reduce == "step" ? GradReduce::kStep : GradReduce::kMicroBatch;
+  plan.recompute = recompute == "none"        ? Recompute::kNone
+                   : recompute == "selective" ? Recompute::kSelective
+                                              : Recompute::kFull;
   plan.reshard = reshard == "unit"    ? Reshard::kUnit
                  : reshard == "chunk" ? Reshard::kChunk
                                       : Reshard::kStep;
@@ -278,6 +288,8 @@ ordered_json write_plan(const PlanFile& file) {
   out["prefetch"] = plan.prefetch;
   if (plan.persistence_threshold.value > 0)
     out["persistence_threshold"] = exact_bytes(plan.persistence_threshold);
+  out["recompute"] = recompute_name(plan.recompute);
+  if (!plan.recompute_units.empty()) out["recompute_units"] = plan.recompute_units;
   out["threads_per_rank"] = plan.threads_per_rank;
   if (file.model) out["architecture"] = write_architecture(*file.model);
   if (file.hardware) out["hardware"] = write_cluster(*file.hardware);

@@ -177,6 +177,33 @@ Status check_job(const Plan& plan, const ModelGraph& graph) {
   return {};
 }
 
+Status check_recompute(const Plan& plan, const ModelGraph& graph) {
+  if (plan.recompute == Recompute::kNone && !plan.recompute_units.empty()) {
+    return plan_error("bad-recompute", "/recompute_units", "units are named, recompute is none",
+                      "use recompute full or selective, or name no units");
+  }
+  int last = -1;
+  for (std::size_t i = 0; i < plan.recompute_units.size(); ++i) {
+    const int unit = plan.recompute_units[i];
+    const std::string at = "/recompute_units/" + number(static_cast<std::int64_t>(i));
+    if (unit <= last || static_cast<std::size_t>(unit) >= graph.units.size()) {
+      return plan_error("bad-recompute", at, "unit " + number(unit) + " is not next",
+                        "name units below " +
+                            number(static_cast<std::int64_t>(graph.units.size())) +
+                            " in ascending order");
+    }
+    if (graph.class_of(UnitId(static_cast<std::size_t>(unit))).kind != UnitKind::kBlock) {
+      return plan_error("bad-recompute", at,
+                        "unit " + number(unit) +
+                            " is no block: it saves nothing that could be "
+                            "computed again before its backward",
+                        "name blocks");
+    }
+    last = unit;
+  }
+  return {};
+}
+
 /// What the passes assume of a graph: one boundary output per unit, read by one unit.
 Status check_graph(const ModelGraph& graph) {
   std::vector<int> readers(graph.units.size(), 0);
@@ -223,6 +250,7 @@ Status check_plan(const Plan& plan, const ModelGraph& graph, const Cluster& clus
   BAYPLAN_RETURN_IF_ERROR(check_batch(plan));
   BAYPLAN_RETURN_IF_ERROR(check_stages(plan, graph));
   BAYPLAN_RETURN_IF_ERROR(check_job(plan, graph));
+  BAYPLAN_RETURN_IF_ERROR(check_recompute(plan, graph));
   BAYPLAN_RETURN_IF_ERROR(check_graph(graph));
   return check_magnitude(plan, graph);
 }
@@ -230,6 +258,34 @@ Status check_plan(const Plan& plan, const ModelGraph& graph, const Cluster& clus
 namespace {
 
 constexpr const char* kTableName = "table";
+
+bool recomputed(const Plan& plan, const ModelGraph& graph, std::size_t unit) {
+  if (plan.recompute == Recompute::kNone) return false;
+  if (plan.recompute_units.empty()) return graph.class_of(UnitId(unit)).kind == UnitKind::kBlock;
+  return std::binary_search(plan.recompute_units.begin(), plan.recompute_units.end(),
+                            static_cast<int>(unit));
+}
+
+/// One layout per unit class and way of recomputing that some unit has.
+void lay_out_units(Lowering& lowering, const std::vector<std::vector<TensorShape>>& shapes) {
+  const Plan& plan = lowering.plan;
+  Program& program = lowering.program;
+  std::vector<std::array<std::int32_t, kRecomputeCount>> known(program.graph.classes.size());
+  for (auto& of_class : known) of_class.fill(-1);
+  for (std::size_t u = 0; u < program.units.size(); ++u) {
+    const auto k = static_cast<std::size_t>(program.units[u].unit_class);
+    const Recompute recompute =
+        recomputed(plan, program.graph, u) ? plan.recompute : Recompute::kNone;
+    std::int32_t& layout = known[k][static_cast<std::size_t>(recompute)];
+    if (layout < 0) {
+      layout = static_cast<std::int32_t>(program.layouts.size());
+      program.layouts.push_back(lay_out_unit(program.graph.classes[k], shapes[k],
+                                             plan.job.precision, plan.threads_per_rank, recompute));
+      program.layouts.back().unit_class = program.units[u].unit_class;
+    }
+    program.units[u].layout = layout;
+  }
+}
 
 Result<Schedule> schedule_of(const Plan& plan, std::span<const ScheduleSpec> known) {
   const auto micro_batches = static_cast<int>(plan.replicas.front().micro_batches);
@@ -321,11 +377,8 @@ Result<Program> lower(const Plan& plan, const ModelGraph& graph, const Cluster& 
   lowering.program.graph = graph;
   const BatchShape batch{plan.job.micro_batch, plan.job.seq};
   const auto shapes = infer_class_shapes(graph, batch);
-  for (std::size_t k = 0; k < graph.classes.size(); ++k) {
-    lowering.program.layouts.push_back(
-        lay_out_unit(graph.classes[k], shapes[k], plan.job.precision, plan.threads_per_rank));
-  }
   pass_mesh(lowering, schedule);
+  lay_out_units(lowering, shapes);
   pass_order(lowering, schedule);
   pass_parameters(lowering);
   for (ClassDraft& c : lowering.classes) {

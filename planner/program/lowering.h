@@ -60,8 +60,12 @@ enum class UnitBuffer : std::uint8_t {
   kStash,
   kTokens,
   kLabels,
+  kForwardForInput,  // written by forward and released: recompute writes the next two
+  kForwardForWeight,
+  kRecomputedForInput,
+  kRecomputedForWeight,
 };
-constexpr std::size_t kUnitBufferCount = 7;
+constexpr std::size_t kUnitBufferCount = 11;
 
 /// A rank class under construction.
 struct ClassDraft {
@@ -95,9 +99,7 @@ struct Lowering {
   const UnitClass& class_of(UnitId u) const {
     return program.graph.classes[static_cast<std::size_t>(program.units[u.index()].unit_class)];
   }
-  const UnitLayout& layout_of(UnitId u) const {
-    return program.layouts[static_cast<std::size_t>(program.units[u.index()].unit_class)];
-  }
+  const UnitLayout& layout_of(UnitId u) const { return program.layout_of(u); }
   ParameterGroup& group(ParameterGroupId g) { return program.parameter_groups[g.index()]; }
 };
 

@@ -79,7 +79,10 @@ class ComputeEmitter {
       emit_load(op, first, last);
       for (int u = first; u < last; ++u) emit_forward(UnitId(u), op);
     } else {
-      for (int u = last - 1; u >= first; --u) emit_backward(UnitId(u), op);
+      for (int u = last - 1; u >= first; --u) {
+        if (op.kind != ScheduleOpKind::kBackwardWeight) emit_recompute(UnitId(u), op);
+        emit_backward(UnitId(u), op);
+      }
     }
   }
 
@@ -123,12 +126,11 @@ class ComputeEmitter {
   }
 
   /// Of gathered groups the shard stands in until pass_gather.
-  void add_parameters(UnitId u, bool forward, bool input, bool weight) {
+  void add_parameters(UnitId u, ComputeParts parts) {
     const ProgramUnit& unit = program().units[u.index()];
     for (ParameterGroupId g : unit.groups) {
       for (std::size_t p = 0; p < unit.parameters.size(); ++p) {
-        if (unit.parameters[p].group != g ||
-            !reads_parameter(lowering_.layout_of(u), p, forward, input, weight)) {
+        if (unit.parameters[p].group != g || !reads_parameter(lowering_.layout_of(u), p, parts)) {
           continue;
         }
         add_whole(c_.parameters[g.index()], AccessMode::kRead);
@@ -141,7 +143,7 @@ class ComputeEmitter {
     const UnitClass& unit = lowering_.class_of(u);
     const UnitLayout& layout = lowering_.layout_of(u);
     accesses_.clear();
-    add_parameters(u, true, false, false);
+    add_parameters(u, {.forward = true});
     add_external(u, op.micro_batch, AccessMode::kRead, false);
     for (const BoundarySource& s : program().units[u.index()].sources) {
       add_whole(buffer(s.unit, op.micro_batch, UnitBuffer::kOutput), AccessMode::kRead);
@@ -149,12 +151,29 @@ class ComputeEmitter {
     add_whole(buffer(u, op.micro_batch, UnitBuffer::kOutput), AccessMode::kWrite);
     add_whole(buffer(u, op.micro_batch, UnitBuffer::kSavedForInput), AccessMode::kWrite);
     add_whole(buffer(u, op.micro_batch, UnitBuffer::kSavedForWeight), AccessMode::kWrite);
+    add_whole(buffer(u, op.micro_batch, UnitBuffer::kForwardForInput), AccessMode::kWrite);
+    add_whole(buffer(u, op.micro_batch, UnitBuffer::kForwardForWeight), AccessMode::kWrite);
     if (unit.loss >= 0) {
       accesses_.push_back({c_.scalars, 0, static_cast<std::int64_t>(sizeof(double)),
                            op.micro_batch == 0 ? AccessMode::kWrite : AccessMode::kUpdate, false});
     }
     add_workspace(layout.forward_scratch_bytes + layout.workspace_bytes[0]);
     draft_.add(compute(InstructionKind::kForward, u, op), accesses_);
+  }
+
+  void emit_recompute(UnitId u, const ScheduleOp& op) {
+    const UnitLayout& layout = lowering_.layout_of(u);
+    if (!recomputes(layout)) return;
+    accesses_.clear();
+    add_parameters(u, {.recompute = true});
+    for (const BoundarySource& s : program().units[u.index()].sources)
+      add_whole(buffer(s.unit, op.micro_batch, UnitBuffer::kOutput), AccessMode::kRead);
+    add_whole(buffer(u, op.micro_batch, UnitBuffer::kSavedForInput), AccessMode::kRead);
+    add_whole(buffer(u, op.micro_batch, UnitBuffer::kSavedForWeight), AccessMode::kRead);
+    add_whole(buffer(u, op.micro_batch, UnitBuffer::kRecomputedForInput), AccessMode::kWrite);
+    add_whole(buffer(u, op.micro_batch, UnitBuffer::kRecomputedForWeight), AccessMode::kWrite);
+    add_workspace(layout.forward_scratch_bytes + layout.workspace_bytes[0]);
+    draft_.add(compute(InstructionKind::kRecompute, u, op), accesses_);
   }
 
   void emit_backward(UnitId u, const ScheduleOp& op) {
@@ -165,7 +184,7 @@ class ComputeEmitter {
     const bool split = !(input && weight);
     if (input && !weight && !layout.has_backward_input) return;  // nothing upstream wants it
     accesses_.clear();
-    add_parameters(u, false, input, weight);
+    add_parameters(u, {.input = input, .weight = weight});
     if (weight) add_external(u, op.micro_batch, AccessMode::kRead, true);
     const auto& sources = program().units[u.index()].sources;
     for (std::size_t b = 0; b < sources.size(); ++b) {
@@ -180,7 +199,11 @@ class ComputeEmitter {
     bool updates_statistics = false;
     for (const Operator& o : unit.operators)
       updates_statistics |= operator_spec(o.kind).backward_updates_statistics;
-    if (input) add_whole(buffer(u, op.micro_batch, UnitBuffer::kSavedForInput), AccessMode::kRead);
+    if (input) {
+      add_whole(buffer(u, op.micro_batch, UnitBuffer::kSavedForInput), AccessMode::kRead);
+      add_whole(buffer(u, op.micro_batch, UnitBuffer::kRecomputedForInput), AccessMode::kRead);
+    }
+    add_whole(buffer(u, op.micro_batch, UnitBuffer::kRecomputedForWeight), AccessMode::kRead);
     add_whole(buffer(u, op.micro_batch, UnitBuffer::kSavedForWeight),
               input && updates_statistics ? AccessMode::kUpdate : AccessMode::kRead);
     // A fused backward adds into the output gradient in place; a split one keeps it intact.

@@ -90,6 +90,18 @@ BufferId unit_buffer(Lowering& lowering, ClassDraft& c, UnitId unit, std::int32_
       b.region = Region::kSavedForWeight;
       b.bytes = layout.saved_for_weight_bytes;
       break;
+    case UnitBuffer::kForwardForInput:
+    case UnitBuffer::kRecomputedForInput:
+      b.role = BufferRole::kRecomputed;
+      b.region = Region::kRecomputedForInput;
+      b.bytes = layout.recomputed_for_input_bytes;
+      break;
+    case UnitBuffer::kForwardForWeight:
+    case UnitBuffer::kRecomputedForWeight:
+      b.role = BufferRole::kRecomputed;
+      b.region = Region::kRecomputedForWeight;
+      b.bytes = layout.recomputed_for_weight_bytes;
+      break;
     case UnitBuffer::kStash:
       b.role = BufferRole::kActivationGradient;
       b.region = Region::kGradientStash;

@@ -82,6 +82,8 @@ std::string_view buffer_role_name(BufferRole role) {
       return "gathered_parameters";
     case BufferRole::kUnitGradients:
       return "unit_gradients";
+    case BufferRole::kRecomputed:
+      return "recomputed";
   }
   return "?";
 }
@@ -110,6 +112,8 @@ std::string_view memory_term_name(BufferRole role) {
       return "gathered_parameters";
     case BufferRole::kUnitGradients:
       return "unit_gradients";
+    case BufferRole::kRecomputed:
+      return "recompute";
   }
   return "?";
 }
@@ -221,6 +225,7 @@ DType state_dtype(const Program& program, BufferRole role) {
     case BufferRole::kActivationGradient:
     case BufferRole::kLogits:
     case BufferRole::kWorkspace:
+    case BufferRole::kRecomputed:
       break;
   }
   BAYPLAN_CHECK(false, "buffer role has no single element type");

@@ -39,8 +39,9 @@ enum class BufferRole : std::uint8_t {
   kScalars,             // loss, norm partials, flags
   kGatheredParameters,  // a ZeRO-3 group made whole for some uses
   kUnitGradients,       // one micro-batch's gradient of a group, until it is reduced
+  kRecomputed,          // saved for backward, but computed twice
 };
-constexpr int kBufferRoleCount = 13;
+constexpr int kBufferRoleCount = 14;
 std::string_view buffer_role_name(BufferRole role);
 /// Key of `terms` in JSON that the role counts towards.
 std::string_view memory_term_name(BufferRole role);
@@ -110,6 +111,7 @@ struct ParameterRef {
 
 struct ProgramUnit {
   std::int32_t unit_class = 0;
+  std::int32_t layout = 0;  // in Program::layouts
   std::int32_t stage = 0;
   std::string name;
   std::vector<BoundarySource> sources;
@@ -139,7 +141,7 @@ struct Program {
   int threads_per_rank = 1;
   DType reduction_dtype = DType::kFp32;  // what gradients are rounded to on the wire
   ModelGraph graph;                      // classes and units as lowered
-  std::vector<UnitLayout> layouts;       // per unit class
+  std::vector<UnitLayout> layouts;       // per unit class and way of recomputing that is in use
   std::vector<ProgramUnit> units;
   std::vector<ParameterGroup> parameter_groups;
   std::vector<CommunicationGroup> communication_groups;
@@ -149,6 +151,9 @@ struct Program {
   std::uint64_t fingerprint = 0;
 
   int world_size() const { return mesh.world_size(); }
+  const UnitLayout& layout_of(UnitId u) const {
+    return layouts[static_cast<std::size_t>(units[u.index()].layout)];
+  }
   const RankClass& class_of(int rank) const {
     return classes[static_cast<std::size_t>(rank_class[static_cast<std::size_t>(rank)])];
   }

@@ -36,7 +36,7 @@ inline constexpr std::array<std::string_view, kInstructionKindCount> kInstructio
     "accumulate"};
 
 /// In the order of Region; kNone is not written.
-inline constexpr std::array<std::string_view, 11> kRegionWords = {"none",
+inline constexpr std::array<std::string_view, 13> kRegionWords = {"none",
                                                                   "external",
                                                                   "boundary_input",
                                                                   "boundary_output",
@@ -46,7 +46,9 @@ inline constexpr std::array<std::string_view, 11> kRegionWords = {"none",
                                                                   "loss",
                                                                   "boundary_output_gradient",
                                                                   "boundary_input_gradient",
-                                                                  "gradient_stash"};
+                                                                  "gradient_stash",
+                                                                  "recomputed_for_input",
+                                                                  "recomputed_for_weight"};
 
 /// In the order of AccessMode.
 inline constexpr std::array<std::string_view, 3> kModeWords = {"reads", "writes", "updates"};

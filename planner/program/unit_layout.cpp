@@ -87,9 +87,52 @@ Placement append(Region region, std::int64_t bytes, std::int64_t& extent) {
   return p;
 }
 
+/// Of the tensors that backward needs, those that forward does not keep.
+std::vector<bool> recomputed_tensors(const UnitClass& unit, Recompute recompute) {
+  std::vector<bool> result(unit.tensors.size(), false);
+  for (const Operator& op : unit.operators) {
+    const bool again = recompute == Recompute::kFull ||
+                       (recompute == Recompute::kSelective && op.kind == OperatorKind::kAttention);
+    if (!again) continue;
+    for (const auto* list : {&op.outputs, &op.statistics}) {
+      for (std::int32_t t : *list) result[static_cast<std::size_t>(t)] = true;
+    }
+  }
+  return result;
+}
+
+/// The operators that have to run again for the tensors in the recomputed regions, and the
+/// parameters that they read.
+void mark_reruns(const UnitClass& unit, UnitLayout& layout) {
+  std::vector<bool> wanted(unit.tensors.size(), false);
+  for (std::size_t t = 0; t < unit.tensors.size(); ++t) {
+    const Region region = layout.values[t].region;
+    wanted[t] = region == Region::kRecomputedForInput || region == Region::kRecomputedForWeight;
+  }
+  layout.reruns.assign(unit.operators.size(), false);
+  layout.parameter_for_recompute.assign(unit.parameters.size(), false);
+  for (std::size_t o = unit.operators.size(); o-- > 0;) {
+    const Operator& op = unit.operators[o];
+    const auto is_wanted = [&](std::int32_t t) { return wanted[static_cast<std::size_t>(t)]; };
+    if (!std::any_of(op.outputs.begin(), op.outputs.end(), is_wanted) &&
+        !std::any_of(op.statistics.begin(), op.statistics.end(), is_wanted)) {
+      continue;
+    }
+    layout.reruns[o] = true;
+    for (std::int32_t p : op.parameters)
+      layout.parameter_for_recompute[static_cast<std::size_t>(p)] = true;
+    for (std::int32_t t : op.inputs) {
+      const auto i = static_cast<std::size_t>(t);
+      if (layout.values[i].region == Region::kScratch) wanted[i] = true;
+      BAYPLAN_CHECK(layout.values[i].region != Region::kBoundaryOutput,
+                    "recompute through a unit's output");
+    }
+  }
+}
+
 void place_values(const UnitClass& unit, const Precision& precision,
                   const std::vector<bool>& for_input, const std::vector<bool>& for_weight,
-                  UnitLayout& layout) {
+                  const std::vector<bool>& recomputed, UnitLayout& layout) {
   const std::size_t n = unit.tensors.size();
   layout.values.assign(n, {});
   auto name_region = [&](const std::vector<std::int32_t>& tensors, Region region) {
@@ -124,7 +167,13 @@ void place_values(const UnitClass& unit, const Precision& precision,
         const auto t = static_cast<std::size_t>(index);
         if (layout.values[t].region != Region::kNone) continue;
         const std::int64_t bytes = tensor_bytes(layout.shapes[t], precision);
-        if (for_weight[t]) {
+        if (recomputed[t] && for_weight[t]) {
+          layout.values[t] =
+              append(Region::kRecomputedForWeight, bytes, layout.recomputed_for_weight_bytes);
+        } else if (recomputed[t] && for_input[t]) {
+          layout.values[t] =
+              append(Region::kRecomputedForInput, bytes, layout.recomputed_for_input_bytes);
+        } else if (for_weight[t]) {
           layout.values[t] = append(Region::kSavedForWeight, bytes, layout.saved_for_weight_bytes);
         } else if (for_input[t]) {
           layout.values[t] = append(Region::kSavedForInput, bytes, layout.saved_for_input_bytes);
@@ -333,7 +382,7 @@ class BackwardPlanner {
 }  // namespace
 
 UnitLayout lay_out_unit(const UnitClass& unit, const std::vector<TensorShape>& shapes,
-                        const Precision& precision, int threads) {
+                        const Precision& precision, int threads, Recompute recompute) {
   BAYPLAN_CHECK(shapes.size() == unit.tensors.size(), "one shape per tensor");
   UnitLayout layout;
   layout.shapes = shapes;
@@ -360,7 +409,8 @@ UnitLayout lay_out_unit(const UnitClass& unit, const std::vector<TensorShape>& s
       mark_all(spec.backward_weight, for_weight);
     }
   }
-  place_values(unit, precision, for_input, for_weight, layout);
+  place_values(unit, precision, for_input, for_weight, recomputed_tensors(unit, recompute), layout);
+  mark_reruns(unit, layout);
 
   auto bytes_of = [&](const std::vector<std::int32_t>& tensors) {
     std::vector<std::int64_t> bytes;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "planner/core/model_graph.h"
+#include "planner/core/plan.h"
 #include "planner/core/training_job.h"
 
 namespace bayplan {
@@ -26,7 +27,9 @@ enum class Region : std::uint8_t {
   kLoss,            // the rank's summed loss
   kBoundaryOutputGradient,
   kBoundaryInputGradient,
-  kGradientStash,  // output gradients that a split backward keeps for backward_weight
+  kGradientStash,        // output gradients that a split backward keeps for backward_weight
+  kRecomputedForInput,   // like kSavedForInput, but released behind forward and written again by
+  kRecomputedForWeight,  // recompute, right before backward
 };
 
 struct Placement {
@@ -64,6 +67,7 @@ struct BackwardLayout {
 };
 
 struct UnitLayout {
+  std::int32_t unit_class = 0;
   std::vector<TensorShape> shapes;                  // per tensor
   std::vector<Placement> values;                    // per tensor
   std::vector<std::int64_t> boundary_input_bytes;   // unpadded
@@ -75,8 +79,12 @@ struct UnitLayout {
   std::vector<bool> external_for_backward;
   /// Whether a backward phase reads the value of parameter i of the class.
   std::vector<bool> parameter_for_input, parameter_for_weight;
+  std::vector<bool> parameter_for_recompute;
   std::int64_t saved_for_input_bytes = 0;
   std::int64_t saved_for_weight_bytes = 0;
+  std::int64_t recomputed_for_input_bytes = 0;
+  std::int64_t recomputed_for_weight_bytes = 0;
+  std::vector<bool> reruns;  // per operator: runs again in recompute
   std::int64_t forward_scratch_bytes = 0;
   bool has_backward_input = false;  // some boundary input takes a gradient or feeds parameters
   BackwardLayout fused;
@@ -86,15 +94,25 @@ struct UnitLayout {
   std::array<std::int64_t, 3> workspace_bytes{};
 };
 
-/// Whether a compute of the given parts (forward reads them all) uses parameter `index`.
-constexpr bool reads_parameter(const UnitLayout& layout, std::size_t index, bool forward,
-                               bool input, bool weight) {
-  return forward || (input && layout.parameter_for_input[index]) ||
-         (weight && layout.parameter_for_weight[index]);
+/// Parts of a unit's compute.
+struct ComputeParts {
+  bool forward = false, recompute = false, input = false, weight = false;
+};
+
+/// Whether a compute of the given parts reads the value of parameter `index`.
+constexpr bool reads_parameter(const UnitLayout& layout, std::size_t index, ComputeParts parts) {
+  return parts.forward || (parts.recompute && layout.parameter_for_recompute[index]) ||
+         (parts.input && layout.parameter_for_input[index]) ||
+         (parts.weight && layout.parameter_for_weight[index]);
+}
+
+constexpr bool recomputes(const UnitLayout& layout) {
+  return layout.recomputed_for_input_bytes + layout.recomputed_for_weight_bytes > 0;
 }
 
 /// Lays out one unit class for one micro-batch. shapes: from infer_class_shapes.
 UnitLayout lay_out_unit(const UnitClass& unit, const std::vector<TensorShape>& shapes,
-                        const Precision& precision, int threads);
+                        const Precision& precision, int threads,
+                        Recompute recompute = Recompute::kNone);
 
 }  // namespace bayplan

@@ -50,9 +50,7 @@ class AccessCheck {
   const UnitClass& class_of(UnitId u) const {
     return program().graph.classes[static_cast<std::size_t>(unit(u).unit_class)];
   }
-  const UnitLayout& layout_of(UnitId u) const {
-    return program().layouts[static_cast<std::size_t>(unit(u).unit_class)];
-  }
+  const UnitLayout& layout_of(UnitId u) const { return program().layout_of(u); }
   const ParameterGroup& group(ParameterGroupId g) const {
     return program().parameter_groups[g.index()];
   }
@@ -93,12 +91,11 @@ class AccessCheck {
   void want_workspace(std::int64_t bytes) {
     if (bytes > 0) want(BufferRole::kWorkspace, {}, kW, Part::kAtLeast, bytes);
   }
-  void want_parameters(UnitId u, bool forward, bool input, bool weight) {
+  void want_parameters(UnitId u, ComputeParts parts) {
     for (ParameterGroupId g : unit(u).groups) {
       bool reads = false;
       for (std::size_t p = 0; p < unit(u).parameters.size(); ++p) {
-        reads |= unit(u).parameters[p].group == g &&
-                 reads_parameter(layout_of(u), p, forward, input, weight);
+        reads |= unit(u).parameters[p].group == g && reads_parameter(layout_of(u), p, parts);
       }
       if (!reads) continue;
       want(group(g).gathered ? BufferRole::kGatheredParameters : BufferRole::kParameters, g, kR);
@@ -168,6 +165,7 @@ class AccessCheck {
       case InstructionKind::kRelease:
         return true;  // any transient buffer; judged by verify_hazards.cpp
       case InstructionKind::kRecompute:
+        return of_own_unit(i) && define_recompute(i);
       case InstructionKind::kAllToAll:
       case InstructionKind::kBroadcast:
       case InstructionKind::kPrefetch:
@@ -192,7 +190,7 @@ class AccessCheck {
 
   bool define_forward(const Instruction& i) {
     const UnitLayout& layout = layout_of(i.unit);
-    want_parameters(i.unit, true, false, false);
+    want_parameters(i.unit, {.forward = true});
     want_external(i.unit, i.micro_batch, kR, false);
     for (const BoundarySource& s : unit(i.unit).sources) {
       want(Region::kBoundaryOutput, s.output, s.unit, i.micro_batch, kR);
@@ -206,8 +204,32 @@ class AccessCheck {
     if (layout.saved_for_weight_bytes > 0) {
       want(Region::kSavedForWeight, 0, i.unit, i.micro_batch, kW);
     }
+    want_recomputed(i, true, true, kW);
     // Which of the two is right is a matter of accumulation order.
     if (class_of(i.unit).loss >= 0) want(BufferRole::kScalars, {}, kW | kU, Part::kHead);
+    want_workspace(layout.forward_scratch_bytes + layout.workspace_bytes[0]);
+    return true;
+  }
+
+  void want_recomputed(const Instruction& i, bool for_input, bool for_weight, Modes modes) {
+    const UnitLayout& layout = layout_of(i.unit);
+    if (for_input && layout.recomputed_for_input_bytes > 0)
+      want(Region::kRecomputedForInput, 0, i.unit, i.micro_batch, modes);
+    if (for_weight && layout.recomputed_for_weight_bytes > 0)
+      want(Region::kRecomputedForWeight, 0, i.unit, i.micro_batch, modes);
+  }
+
+  bool define_recompute(const Instruction& i) {
+    const UnitLayout& layout = layout_of(i.unit);
+    if (!recomputes(layout)) return false;
+    want_parameters(i.unit, {.recompute = true});
+    for (const BoundarySource& s : unit(i.unit).sources)
+      want(Region::kBoundaryOutput, s.output, s.unit, i.micro_batch, kR);
+    if (layout.saved_for_input_bytes > 0)
+      want(Region::kSavedForInput, 0, i.unit, i.micro_batch, kR);
+    if (layout.saved_for_weight_bytes > 0)
+      want(Region::kSavedForWeight, 0, i.unit, i.micro_batch, kR);
+    want_recomputed(i, true, true, kW);
     want_workspace(layout.forward_scratch_bytes + layout.workspace_bytes[0]);
     return true;
   }
@@ -217,7 +239,7 @@ class AccessCheck {
     const bool input = i.kind != InstructionKind::kBackwardWeight;
     const bool weight = i.kind != InstructionKind::kBackwardInput;
     const bool split = !(input && weight);
-    want_parameters(i.unit, false, input, weight);
+    want_parameters(i.unit, {.input = input, .weight = weight});
     if (weight) want_external(i.unit, i.micro_batch, kR, true);
     const std::vector<BoundarySource>& sources = unit(i.unit).sources;
     for (std::size_t b = 0; b < sources.size(); ++b) {
@@ -244,6 +266,7 @@ class AccessCheck {
     if (layout.saved_for_weight_bytes > 0) {
       want(Region::kSavedForWeight, 0, i.unit, i.micro_batch, input ? kR | kU : kR);
     }
+    want_recomputed(i, input, true, kR);
     if (split && layout.split.stash_bytes > 0 && layout.has_backward_input) {
       want(Region::kGradientStash, 0, i.unit, i.micro_batch, input ? kW : kR);
     }
@@ -445,8 +468,7 @@ class AccessCheck {
 /// Bytes that the contents of `b` take; nullopt when any size will do.
 std::optional<std::int64_t> content_bytes(const Program& program, const Buffer& b) {
   if (b.region != Region::kNone) {
-    const auto unit_class = static_cast<std::size_t>(program.units[b.unit.index()].unit_class);
-    const UnitLayout& layout = program.layouts[unit_class];
+    const UnitLayout& layout = program.layout_of(b.unit);
     const auto index = static_cast<std::size_t>(b.region_index);
     switch (b.region) {
       case Region::kBoundaryOutput:
@@ -459,6 +481,10 @@ std::optional<std::int64_t> content_bytes(const Program& program, const Buffer& 
         return layout.saved_for_weight_bytes;
       case Region::kGradientStash:
         return layout.split.stash_bytes;
+      case Region::kRecomputedForInput:
+        return layout.recomputed_for_input_bytes;
+      case Region::kRecomputedForWeight:
+        return layout.recomputed_for_weight_bytes;
       case Region::kExternal:
         return program.job.micro_batch * program.job.seq * dtype_size(DType::kInt32);
       case Region::kNone:
@@ -494,6 +520,7 @@ std::optional<std::int64_t> content_bytes(const Program& program, const Buffer& 
     case BufferRole::kSaved:
     case BufferRole::kActivationGradient:
     case BufferRole::kLogits:
+    case BufferRole::kRecomputed:
       return 0;  // these have a region
   }
   return 0;

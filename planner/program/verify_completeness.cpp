@@ -203,17 +203,20 @@ class TaskList {
         split[at(i.unit, i.micro_batch)] = true;
     }
     for (UnitId u : job_.units) {
-      const auto unit_class = static_cast<std::size_t>(job_.p.program.units[u.index()].unit_class);
-      const bool has_input = job_.p.program.layouts[unit_class].has_backward_input;
+      const UnitLayout& layout = job_.p.program.layout_of(u);
       Task t;
       t.unit = u.value;
       t.stage = job_.stage_of(u);
       for (std::int64_t m = 0; m < micro_batches; ++m) {
         t.micro_batch = static_cast<std::int32_t>(m);
+        if (recomputes(layout)) {
+          t.kind = InstructionKind::kRecompute;
+          tasks_.push_back(t);
+        }
         t.kind = InstructionKind::kBackward;
         if (split[at(u, m)]) {
           t.kind = InstructionKind::kBackwardInput;
-          if (has_input) tasks_.push_back(t);
+          if (layout.has_backward_input) tasks_.push_back(t);
           t.kind = InstructionKind::kBackwardWeight;
         }
         tasks_.push_back(t);
@@ -327,6 +330,7 @@ class Flow {
       case InstructionKind::kBackward:
       case InstructionKind::kBackwardInput:
       case InstructionKind::kBackwardWeight:
+      case InstructionKind::kRecompute:
         return follow_compute(index, i);
       case InstructionKind::kReduceScatter:
       case InstructionKind::kAllReduce:
@@ -340,7 +344,6 @@ class Flow {
         return follow_step(index, i);
       case InstructionKind::kInitialize:
       case InstructionKind::kLoadMicroBatch:
-      case InstructionKind::kRecompute:
       case InstructionKind::kSendActivation:
       case InstructionKind::kRecvActivation:
       case InstructionKind::kSendGradient:

@@ -58,7 +58,7 @@ class ClassForm {
       report(ProgramKind::kTrainStep, {}, "b" + number(id.value) + " " + what);
     };
     if (static_cast<int>(b.tier) >= kTierCount || static_cast<int>(b.role) >= kBufferRoleCount ||
-        b.region > Region::kGradientStash) {
+        b.region > Region::kRecomputedForWeight) {
       return bad("has a tier, role or region that does not exist");
     }
     if (b.bytes <= 0) return bad("has " + number(b.bytes) + " bytes");
@@ -90,7 +90,8 @@ class ClassForm {
 
   static bool has_region(BufferRole role) {
     return role == BufferRole::kActivation || role == BufferRole::kSaved ||
-           role == BufferRole::kActivationGradient || role == BufferRole::kLogits;
+           role == BufferRole::kActivationGradient || role == BufferRole::kLogits ||
+           role == BufferRole::kRecomputed;
   }
 
   bool fits(const Buffer& b) const {
@@ -104,6 +105,9 @@ class ClassForm {
       case Region::kSavedForInput:
       case Region::kSavedForWeight:
         return b.role == (logits ? BufferRole::kLogits : BufferRole::kSaved);
+      case Region::kRecomputedForInput:
+      case Region::kRecomputedForWeight:
+        return b.role == BufferRole::kRecomputed;
       case Region::kBoundaryOutputGradient:
       case Region::kGradientStash:
         return b.role == BufferRole::kActivationGradient;
@@ -242,13 +246,13 @@ void check_form(const Program& program, Findings& findings) {
       }
     }
   }
-  if (program.layouts.size() != program.graph.classes.size() ||
-      program.units.size() != program.graph.units.size()) {
-    return bad("units or layouts do not fit the model graph");
-  }
+  if (program.units.size() != program.graph.units.size())
+    return bad("units do not fit the model graph");
   for (const ProgramUnit& u : program.units) {
-    bool sound =
-        inside(u.unit_class, program.layouts.size()) && inside(u.stage, program.stage_rank.size());
+    bool sound = inside(u.unit_class, program.graph.classes.size()) &&
+                 inside(u.layout, program.layouts.size()) &&
+                 inside(u.stage, program.stage_rank.size()) &&
+                 program.layouts[static_cast<std::size_t>(u.layout)].unit_class == u.unit_class;
     for (const BoundarySource& s : u.sources) {
       sound = sound && inside(s.unit.value, program.units.size()) && s.output >= 0;
     }

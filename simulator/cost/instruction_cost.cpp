@@ -58,7 +58,7 @@ struct InstructionCoster {
 
   const InstructionCosts::UnitTimes& unit(const Instruction& i) const {
     const ProgramUnit& u = costs.program_->units[i.unit.index()];
-    return costs.units_[static_cast<std::size_t>(u.unit_class)];
+    return costs.units_[static_cast<std::size_t>(u.layout)];
   }
 
   ComputeCost on_initialize(const InstructionList& list, const Instruction& i) const {
@@ -70,8 +70,8 @@ struct InstructionCoster {
   ComputeCost on_unit_compute(const InstructionList& list, const Instruction& i) const {
     const auto& times = unit(i);
     Time time;
-    if (i.kind == InstructionKind::kForward || i.kind == InstructionKind::kRecompute)
-      time = times.forward;
+    if (i.kind == InstructionKind::kForward) time = times.forward;
+    if (i.kind == InstructionKind::kRecompute) time = times.recompute;
     if (i.kind == InstructionKind::kBackward) time = times.fused_input;
     if (i.kind == InstructionKind::kBackwardInput) time = times.split_input;
     if (i.kind == InstructionKind::kBackward || i.kind == InstructionKind::kBackwardWeight) {
@@ -112,13 +112,15 @@ InstructionCosts::InstructionCosts(const Program& program, const DeviceCosts& de
   if (device.calibration != nullptr) {
     rates_ = stream_rates(*device.calibration, program.job.precision.compute);
   }
-  for (std::size_t c = 0; c < program.graph.classes.size(); ++c) {
-    const auto views = operators_of(program.graph.classes[c], program.layouts[c].shapes);
+  for (const UnitLayout& layout : program.layouts) {
+    const auto views = operators_of(
+        program.graph.classes[static_cast<std::size_t>(layout.unit_class)], layout.shapes);
     UnitTimes times;
     for (std::size_t o = 0; o < views.size(); ++o) {
       add(times.forward, time_phase(views[o], Phase::kForward));
-      add_backward_input(times.fused_input, views[o], program.layouts[c].fused.operators[o]);
-      add_backward_input(times.split_input, views[o], program.layouts[c].split.operators[o]);
+      if (layout.reruns[o]) add(times.recompute, time_phase(views[o], Phase::kForward));
+      add_backward_input(times.fused_input, views[o], layout.fused.operators[o]);
+      add_backward_input(times.split_input, views[o], layout.split.operators[o]);
       if (!views[o].op->parameters.empty()) {
         add(times.backward_weight, time_phase(views[o], Phase::kBackwardWeight));
       }

@@ -35,7 +35,7 @@ class InstructionCosts {
     int calls = 0;
   };
   struct UnitTimes {
-    PhaseTime forward, fused_input, split_input, backward_weight;
+    PhaseTime forward, recompute, fused_input, split_input, backward_weight;
   };
 
   friend struct InstructionCoster;

@@ -7,22 +7,25 @@
 namespace bayplan::sim {
 namespace {
 
-/// Work of one unit class for one micro-batch, by phase.
+/// Work of one unit for one micro-batch, by phase.
 struct UnitFlops {
   FlopCount forward;
   FlopCount backward_input;
   FlopCount backward_weight;
+  FlopCount recompute;
 };
 
-UnitFlops unit_flops(const Program& program, std::size_t unit_class) {
+UnitFlops unit_flops(const Program& program, const UnitLayout& layout) {
   UnitFlops sum;
-  for (const OperatorView& view :
-       operators_of(program.graph.classes[unit_class], program.layouts[unit_class].shapes)) {
+  const auto unit_class = static_cast<std::size_t>(layout.unit_class);
+  std::size_t o = 0;
+  for (const OperatorView& view : operators_of(program.graph.classes[unit_class], layout.shapes)) {
     const OperatorSpec& spec = operator_spec(view.op->kind);
     const auto flops = [&](Phase phase) {
       return spec.work(*view.op, view.shapes(), phase, program.job.precision).flops;
     };
     sum.forward += flops(Phase::kForward);
+    if (layout.reruns[o++]) sum.recompute += flops(Phase::kForward);
     if (spec.differentiable_inputs != 0) sum.backward_input += flops(Phase::kBackwardInput);
     if (!view.op->parameters.empty()) sum.backward_weight += flops(Phase::kBackwardWeight);
   }
@@ -33,8 +36,7 @@ UnitFlops unit_flops(const Program& program, std::size_t unit_class) {
 
 ProgramFlops program_flops(const Program& program, ProgramKind kind) {
   std::vector<UnitFlops> units;
-  for (std::size_t c = 0; c < program.graph.classes.size(); ++c)
-    units.push_back(unit_flops(program, c));
+  for (const UnitLayout& layout : program.layouts) units.push_back(unit_flops(program, layout));
 
   std::vector<double> ranks(program.classes.size(), 0.0);
   for (const std::int32_t c : program.rank_class) ranks[static_cast<std::size_t>(c)] += 1.0;
@@ -44,8 +46,7 @@ ProgramFlops program_flops(const Program& program, ProgramKind kind) {
     for (const Instruction& i :
          program.classes[c].programs[static_cast<std::size_t>(kind)].instructions) {
       if (!i.unit.valid()) continue;
-      const auto unit_class = static_cast<std::size_t>(program.units[i.unit.index()].unit_class);
-      const UnitFlops& unit = units[unit_class];
+      const UnitFlops& unit = units[static_cast<std::size_t>(program.units[i.unit.index()].layout)];
       double model = 0.0;
       double recomputed = 0.0;
       if (i.kind == InstructionKind::kForward) model = unit.forward.value;
@@ -53,7 +54,7 @@ ProgramFlops program_flops(const Program& program, ProgramKind kind) {
         model = unit.backward_input.value + unit.backward_weight.value;
       if (i.kind == InstructionKind::kBackwardInput) model = unit.backward_input.value;
       if (i.kind == InstructionKind::kBackwardWeight) model = unit.backward_weight.value;
-      if (i.kind == InstructionKind::kRecompute) recomputed = unit.forward.value;
+      if (i.kind == InstructionKind::kRecompute) recomputed = unit.recompute.value;
       sum.model.value += model * ranks[c];
       sum.executed.value += (model + recomputed) * ranks[c];
     }

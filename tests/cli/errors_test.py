@@ -74,7 +74,7 @@ def jobs_that_do_not_divide():
 
 def what_is_not_modelled_is_refused():
     for option in [("--tp", "2"), ("--cp", "2"), ("--ep", "2"), 
-                   ("--offload", "optimizer"), ("--recompute", "full"), ("--optimizer", "sgd"),
+                   ("--offload", "optimizer"), ("--recompute", "auto"), ("--optimizer", "sgd"),
                    ("--precision", "fp16"), ("--precision", "fp8:tensorwise"), ("--grad-dtype", "bf16"),
                    ("--attention", "unfused"), ("--schedule", "zb-h3"),
                    ("--grad-reduce", "never"), ("--reshard-after-forward", "maybe"), ("--task", "lora:8"), ("--runtime", "megatron-lm"),
@@ -183,6 +183,15 @@ def plans():
             equal(result.json()["code"], "truncated-json", f"prefix of {length} bytes")
 
 
+def recompute():
+    for units in ("0", "3", "7", "2,1", "1,1"):  # TINY has the units embedding, two blocks, head
+        equal(error_of("run", TINY, "localhost:1", "--synthetic", "--recompute", "units=" + units)["code"],
+              "bad-recompute", units)
+    for units in ("", "x", "1-", "2-1", "1,", "99999999999", "-1"):
+        equal(error_of("run", TINY, "localhost:1", "--synthetic", "--recompute", "units=" + units)["code"],
+              "usage", units)
+
+
 def schedules():
     equal(error_of("run", TINY, "localhost:2", "--pp", "2", "--synthetic", "--vp", "2", "--schedule", "1f1b")["code"],
           "unsupported-chunks")
@@ -223,4 +232,4 @@ def unwritable_outputs():
 
 main([bad_command_lines, unknown_presets_name_the_nearest, shapes_that_cannot_be, jobs_that_do_not_divide,
       what_is_not_modelled_is_refused, default_values_of_restricted_options_are_accepted, cluster_settings,
-      broken_files, plans, schedules, unwritable_outputs])
+      broken_files, plans, recompute, schedules, unwritable_outputs])

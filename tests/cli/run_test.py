@@ -57,6 +57,9 @@ def layouts_agree_bitwise():
         os.remove(table)
         again = ok("run", plan, "--synthetic", "--steps", "3", "--json").json()
         equal(again["state_hash"], one["state_hash"], "table in the plan")
+    for recompute in ("selective", "full", "units=1", "units=1-2"):
+        other = result("localhost:2", "--pp", "2", "--recompute", recompute)
+        equal(other["state_hash"], one["state_hash"], recompute)
     two = result("localhost:2", "--dp", "2")
     sharded = result("localhost:2", "--dp", "2", "--zero", "1")
     equal(sharded["losses"], two["losses"])

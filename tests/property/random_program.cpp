@@ -14,6 +14,7 @@ std::string to_string(const TinyPlan& p) {
          std::to_string(p.micro_batches) + " zero " + std::to_string(p.zero) +
          (p.each_micro_batch ? " reduced each micro-batch" : "") + " reshard " +
          std::to_string(static_cast<int>(p.reshard)) + " prefetch " + std::to_string(p.prefetch) +
+         " recompute " + recompute_name(p.recompute) +
          (p.mixed_zero ? " last stage otherwise" : "") + ' ' + p.schedule + " x " +
          std::to_string(p.chunks) + (p.tied ? " tied" : " untied") +
          (p.llama ? " llama" : " gpt2") + " layers " + std::to_string(p.layers) +
@@ -34,6 +35,7 @@ TinyPlan random_plan(std::uint64_t seed) {
   p.each_micro_batch = draw(0, 3) < p.zero;
   p.reshard = static_cast<Reshard>(draw(0, 2));
   p.prefetch = draw(0, 2);
+  p.recompute = static_cast<Recompute>(std::max(0, draw(-1, 2)));
   p.mixed_zero = draw(0, 3) == 0;
   const ScheduleSpec& spec =
       schedules()[static_cast<std::size_t>(draw(0, static_cast<int>(schedules().size()) - 1))];
@@ -78,6 +80,7 @@ Program lower_tiny(const TinyPlan& tiny) {
   plan.grad_reduce = tiny.each_micro_batch ? GradReduce::kMicroBatch : GradReduce::kStep;
   plan.reshard = tiny.reshard;
   plan.prefetch = tiny.prefetch;
+  plan.recompute = tiny.recompute;
   plan.chunks_per_rank = tiny.chunks;
   plan.job.seq = 4;
   plan.job.micro_batch = 1;

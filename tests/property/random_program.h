@@ -18,6 +18,7 @@ struct TinyPlan {
   bool each_micro_batch = false;  // gradients are reduced
   Reshard reshard = Reshard::kUnit;
   int prefetch = 1;
+  Recompute recompute = Recompute::kNone;
   bool mixed_zero = false;  // the last stage has ZeRO 3 - zero
   std::string schedule = "1f1b";
   int chunks = 1;

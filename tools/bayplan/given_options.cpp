@@ -55,6 +55,9 @@ constexpr OptionRow kLayoutRows[] = {
     {"--prefetch", "N", "Uses by which a ZeRO-3 gather is issued ahead (default: 1)"},
     {"--persistence-threshold", "BYTES",
      "ZeRO 3 leaves parameter groups of up to this size whole, as in 100KB (default: 0 B)"},
+    {"--recompute", "WHAT",
+     "Computed again in backward instead of kept: none, selective (attention), full (all that a "
+     "block saves) or units=LIST as in units=1,4-6 (default: none)"},
     {"--threads-per-rank", "N",
      "CPU threads of one rank (default: cores / ranks of the node, at least 1)"},
 };
@@ -67,7 +70,6 @@ struct RestrictedRow {
   const char* what;
 };
 constexpr RestrictedRow kRestrictedRows[] = {
-    {"--recompute", "none", "activation recomputation"},
     {"--offload", "none", "offload to host memory or NVMe"},
     {"--runtime", "bayplan", "another runtime's habits"},
     {"--task", "pretrain", "another task"},

@@ -77,7 +77,7 @@ ordered_json layout_json(const Plan& plan) {
           {"micro_batch", plan.job.micro_batch},
           {"micro_batches", plan.replicas.empty() ? 0 : plan.replicas.front().micro_batches},
           {"units_per_stage", units},
-          {"recompute", "none"},
+          {"recompute", recompute_name(plan.recompute)},
           {"offload", "none"},
           {"grad_reduce", plan.grad_reduce == GradReduce::kStep ? "step" : "micro-batch"},
           {"threads_per_rank", plan.threads_per_rank}};

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <limits>
 
 #include "models/build_model.h"
@@ -23,6 +24,7 @@ constexpr std::int64_t kMostSamples = std::int64_t{1} << 31;
 constexpr std::int64_t kMostTokens = std::int64_t{1} << 24;
 constexpr std::int64_t kMostSteps = std::int64_t{1} << 40;
 constexpr std::int64_t kMostThreads = 1024;
+constexpr int kMostRecomputeUnit = 100'000;
 
 template <class T, class From>
 void set_if(const std::optional<From>& given, T& out) {
@@ -192,6 +194,47 @@ Status set_schedule(const GivenOptions& given, bool fixed, SearchSpace& space, P
   return {};
 }
 
+/// units=1,4-6: full recomputation of these.
+Result<std::vector<int>> unit_list(const std::string& text) {
+  std::vector<int> units;
+  std::string_view rest = text;
+  const auto bad = [&] {
+    return Error{"usage", fmt::format("'{}' is no list of units", text.substr(0, 60)),
+                 "--recompute", "write ascending numbers and ranges, as in units=1,4-6"};
+  };
+  for (;;) {
+    const std::string_view item = rest.substr(0, rest.find(','));
+    const std::size_t dash = item.find('-');
+    const auto number = [&](std::string_view digits) {
+      int value = -1;
+      const auto [end, error] =
+          std::from_chars(digits.data(), digits.data() + digits.size(), value);
+      return error == std::errc() && end == digits.data() + digits.size() ? value : -1;
+    };
+    const int first = number(item.substr(0, dash));
+    const int last = dash == std::string_view::npos ? first : number(item.substr(dash + 1));
+    if (first < 0 || last < first || last > kMostRecomputeUnit) return bad();
+    for (int u = first; u <= last; ++u) units.push_back(u);
+    if (item.size() == rest.size()) return units;
+    rest.remove_prefix(item.size() + 1);
+  }
+}
+
+Status set_recompute(const GivenOptions& given, Plan& plan) {
+  const auto text = given.get("--recompute");
+  constexpr std::string_view kUnits = "units=";
+  if (text && text->starts_with(kUnits)) {
+    BAYPLAN_TRY(units, unit_list(text->substr(kUnits.size())));
+    plan.recompute = Recompute::kFull;
+    plan.recompute_units = units;
+    return {};
+  }
+  BAYPLAN_TRY(word, given.word("--recompute", {"none", "selective", "selective-op", "full"}));
+  if (word && word->starts_with("selective")) plan.recompute = Recompute::kSelective;
+  if (word == "full") plan.recompute = Recompute::kFull;
+  return {};
+}
+
 Status set_layout(const GivenOptions& given, Defaults defaults, Request& request) {
   const bool fixed = defaults == Defaults::kFixed;
   const auto unless_searched = [&](std::int64_t value) {
@@ -204,6 +247,7 @@ Status set_layout(const GivenOptions& given, Defaults defaults, Request& request
 
   BAYPLAN_RETURN_IF_ERROR(set_schedule(given, fixed, space, plan));
   BAYPLAN_RETURN_IF_ERROR(set_sharding(given, space, plan));
+  BAYPLAN_RETURN_IF_ERROR(set_recompute(given, plan));
   BAYPLAN_TRY(pp, decision(given, "--pp", 1, kMostDevices,
                            space.pp ? std::optional<std::int64_t>(*space.pp) : unless_searched(1)));
   if (pp) space.pp = static_cast<int>(*pp);

@@ -113,8 +113,7 @@ inline void split_backwards(Program& program) {
       result.push_back(fused);
       continue;
     }
-    const auto unit_class = static_cast<std::size_t>(program.units[fused.unit.index()].unit_class);
-    const UnitLayout& layout = program.layouts[unit_class];
+    const UnitLayout& layout = program.layout_of(fused.unit);
     Buffer stash;
     stash.region = Region::kGradientStash;
     stash.role = BufferRole::kActivationGradient;

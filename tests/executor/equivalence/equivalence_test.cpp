@@ -121,6 +121,41 @@ TEST(ZeroEquivalence, PipelineUnderZeroEqualsOneStageBitwise) {
   expect_bitwise(train_tiny({.shape = shape}), train_tiny({.shape = piped}));
 }
 
+TEST(RecomputeEquivalence, EqualsKeepingEverythingBitwiseAndHoldsLess) {
+  for (const bool llama : {false, true}) {
+    TinyShape shape{.layers = 4, .llama = llama, .dropout = 0.1};
+    const TinyOutcome kept = train_tiny({.shape = shape, .steps = 4});
+    const auto peak = [](const TinyOutcome& o) {
+      std::int64_t most = 0;
+      for (const exec::MemoryReport& m : o.result.memory) {
+        EXPECT_EQ(m.measured_bytes, m.predicted_bytes);
+        most = std::max(most, m.measured_bytes);
+      }
+      return most;
+    };
+    shape.recompute = Recompute::kSelective;
+    const TinyOutcome selective = train_tiny({.shape = shape, .steps = 4});
+    shape.recompute = Recompute::kFull;
+    const TinyOutcome full = train_tiny({.shape = shape, .steps = 4});
+    expect_bitwise(kept, selective);
+    expect_bitwise(kept, full);
+    EXPECT_LT(peak(selective), peak(kept));
+    EXPECT_LT(peak(full), peak(selective));
+    shape.recompute_units = {2, 3};
+    const TinyOutcome two = train_tiny({.shape = shape, .steps = 4});
+    expect_bitwise(kept, two);
+    EXPECT_LT(peak(full), peak(two));
+    EXPECT_LT(peak(two), peak(kept));
+    shape.recompute_units = {};
+    for (const char* schedule : {"1f1b", "zbv", "zb-h2"}) {
+      shape.pp = 2;
+      shape.schedule = schedule;
+      shape.chunks = find_schedule(schedule)->min_chunks;
+      expect_bitwise(kept, train_tiny({.shape = shape, .steps = 4}));
+    }
+  }
+}
+
 TEST(ThreadEquivalence, OneThreadEqualsTwoBitwise) {
   for (const DType compute : {DType::kFp32, DType::kBf16}) {
     SCOPED_TRACE(dtype_name(compute));

@@ -48,8 +48,21 @@ inline Cluster tiny_cluster(int devices) {
   return c;
 }
 
+/// Llama shape of the same size: two kv heads, no biases.
+inline Architecture tiny_llama(int layers, bool tied) {
+  Architecture a = tiny_architecture(layers, tied);
+  a.family = "llama";
+  a.kv_heads = 2;
+  a.norm = Architecture::Norm::kRmsNorm;
+  a.position = Architecture::Position::kRope;
+  a.activation = Architecture::Activation::kSwiglu;
+  a.qkv_bias = a.attention_out_bias = a.mlp_bias = false;
+  return a;
+}
+
 struct TinyShape {
   int layers = 2;
+  bool llama = false;
   bool tied = false;
   int pp = 1;
   int dp = 1;
@@ -58,6 +71,8 @@ struct TinyShape {
   GradReduce grad_reduce = GradReduce::kStep;
   Reshard reshard = Reshard::kUnit;
   int prefetch = 1;
+  Recompute recompute = Recompute::kNone;
+  std::vector<int> recompute_units = {};
   std::string schedule = "1f1b";
   int chunks = 1;
   DType compute = DType::kFp32;
@@ -65,7 +80,8 @@ struct TinyShape {
 };
 
 inline ModelGraph tiny_graph(const TinyShape& s) {
-  return build_model(tiny_architecture(s.layers, s.tied), s.dropout > 0.0);
+  return build_model(s.llama ? tiny_llama(s.layers, s.tied) : tiny_architecture(s.layers, s.tied),
+                     s.dropout > 0.0);
 }
 
 /// Micro-batch 1, sequence 16.
@@ -84,6 +100,8 @@ inline Plan tiny_plan(const TinyShape& s, const ModelGraph& graph) {
   p.grad_reduce = s.grad_reduce;
   p.reshard = s.reshard;
   p.prefetch = s.prefetch;
+  p.recompute = s.recompute;
+  p.recompute_units = s.recompute_units;
   p.chunks_per_rank = s.chunks;
   p.stages = even_stages(graph, s.pp * s.chunks, s.zero);
   p.replicas.assign(static_cast<std::size_t>(s.dp), {s.micro_batches});

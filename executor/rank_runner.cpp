@@ -51,9 +51,8 @@ struct RankRunner::HostConsumer {
   }
   void on_transfer(const InstructionList& list, const Instruction& i) {
     inlined(list, [&] {
-      // Saved state is read from the arena after the save program (checkpoint/gather_state.h).
-      BAYPLAN_CHECK(i.kind == InstructionKind::kOffload && i.purpose == Purpose::kCheckpoint,
-                    "transfers between tiers are not executed");
+      // Saved state is read from the arenas after the save program (checkpoint/gather_state.h).
+      if (i.purpose != Purpose::kCheckpoint) r.transfer(list, i);
     });
   }
   void on_end_step(const InstructionList& list, const Instruction&) {
@@ -200,6 +199,32 @@ void RankRunner::load(const InstructionList& l, const Instruction& i) {
   device_.load_micro_batch(compute_call(l, i), ids_.data(), labels_.data());
 }
 
+void RankRunner::transfer(const InstructionList& l, const Instruction& i) {
+  const auto bytes_of = [&](const Access& a) { return touched_bytes(program_, rank_, i, a); };
+  const auto buffer_of = [&](const Access& a) -> const Buffer& {
+    return rank_class_.buffers[a.buffer.index()];
+  };
+  for (std::int32_t r = i.accesses.begin; r < i.accesses.end; ++r) {
+    const Access& from = l.accesses[static_cast<std::size_t>(r)];
+    if (from.mode != AccessMode::kRead) continue;
+    for (std::int32_t w = i.accesses.begin; w < i.accesses.end; ++w) {
+      const Access& to = l.accesses[static_cast<std::size_t>(w)];
+      if (to.mode == AccessMode::kRead || buffer_of(to).role != buffer_of(from).role ||
+          buffer_of(to).region != buffer_of(from).region) {
+        continue;
+      }
+      const ByteInterval source = bytes_of(from);
+      const ByteInterval target = bytes_of(to);
+      BAYPLAN_CHECK(source.end - source.begin == target.end - target.begin,
+                    "transfer between unequal buffers");
+      const std::byte* at = data(from.buffer, source.begin);
+      if (at == nullptr) continue;
+      std::memcpy(data(to.buffer, target.begin), at,
+                  static_cast<std::size_t>(source.end - source.begin));
+    }
+  }
+}
+
 template <class Work>
 void RankRunner::run_inline(const InstructionList& l, std::int32_t index, Work work) {
   const Clock::time_point issued = Clock::now();
@@ -212,7 +237,7 @@ void RankRunner::run_inline(const InstructionList& l, std::int32_t index, Work w
   work();
   const InstructionKind kind = l.instructions[static_cast<std::size_t>(index)].kind;
   const bool computes = kind != InstructionKind::kRelease && kind != InstructionKind::kEndStep &&
-                        kind != InstructionKind::kOffload;
+                        kind != InstructionKind::kOffload && kind != InstructionKind::kPrefetch;
   finish(index, 1, ready, start, computes && device_.last_call_used_workspace());
 }
 

@@ -95,6 +95,8 @@ class RankRunner {
   void enqueue(std::int32_t index);
   void flush();
   void load(const InstructionList& list, const Instruction& instruction);
+  /// Copies each buffer that the instruction reads to the one of its kind that it writes.
+  void transfer(const InstructionList& list, const Instruction& instruction);
   ComputeCall compute_call(const InstructionList& list, const Instruction& instruction) const;
 
   // progress thread

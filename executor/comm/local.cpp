@@ -116,7 +116,8 @@ class LocalCommunicator final : public Communicator {
   [[noreturn]] void fail(const CallSite& site, FailureKind kind, int awaited,
                          const std::string& cause);
   void check_abort(const CallSite& site);
-  void wait(Lock& lock, const CallSite& site, Clock::time_point until, int awaited,
+  template <class Who>
+  void wait(Lock& lock, const CallSite& site, Clock::time_point until, const Who& awaited,
             const std::string& what);
   bool take(Lock& lock, const CallSite& site, const Message& message);
   void withdraw(Lock& lock, std::span<const Message> messages,
@@ -153,16 +154,20 @@ void LocalCommunicator::check_abort(const CallSite& site) {
   if (world_->abort_reason) fail(site, FailureKind::kAborted, -1, *world_->abort_reason);
 }
 
-void LocalCommunicator::wait(Lock& lock, const CallSite& site, Clock::time_point until, int awaited,
-                             const std::string& what) {
+/// `awaited()`: the rank that is missing, asked again at the deadline, since others may have come.
+template <class Who>
+void LocalCommunicator::wait(Lock& lock, const CallSite& site, Clock::time_point until,
+                             const Who& awaited, const std::string& what) {
   check_abort(site);
-  awaiting_.store(awaited, std::memory_order_relaxed);
+  awaiting_.store(awaited(), std::memory_order_relaxed);
   const std::cv_status status = my_wake().wait_until(lock, until);
   check_abort(site);
   if (status == std::cv_status::timeout && Clock::now() >= until) {
+    const int missing = awaited();
     // awaiting_ keeps the peer: whoever explains the failure follows it from rank to rank.
-    fail(site, FailureKind::kStalled, awaited,
-         "rank " + std::to_string(awaited) + " did not " + what + " within " +
+    awaiting_.store(missing, std::memory_order_relaxed);
+    fail(site, FailureKind::kStalled, missing,
+         "rank " + std::to_string(missing) + " did not " + what + " within " +
              std::to_string(world_->options.deadline_seconds) + " s");
   }
   awaiting_.store(-1, std::memory_order_relaxed);
@@ -240,7 +245,8 @@ void LocalCommunicator::exchange(const CallSite& site, std::span<const Message> 
           if (m.is_send && skip-- == 0) awaited = m.peer;
         }
       }
-      wait(lock, site, until, awaited, receives.empty() ? "receive" : "send");
+      wait(
+          lock, site, until, [awaited] { return awaited; }, receives.empty() ? "receive" : "send");
     }
   } catch (...) {
     withdraw(lock, messages, posts);
@@ -286,10 +292,12 @@ void LocalCommunicator::meet(Lock& lock, const CallSite& site, Membership& at, s
   }
   try {
     while (meeting.generation == generation) {
-      std::size_t missing = 0;
-      while (meeting.slots[missing].arrivals == mine.arrivals) ++missing;
-      wait(lock, site, until, at.members[missing],
-           "reach " + std::string(instruction_name(terms.kind)));
+      const auto missing = [&] {
+        std::size_t m = 0;
+        while (m + 1 < meeting.slots.size() && meeting.slots[m].arrivals == mine.arrivals) ++m;
+        return at.members[m];
+      };
+      wait(lock, site, until, missing, "reach " + std::string(instruction_name(terms.kind)));
     }
   } catch (...) {
     if (meeting.generation != generation) leave(lock, at);

@@ -65,6 +65,8 @@ struct NodeGroup {
   BytesPerSecond nvme_write;
   Link intra_node;
   Link host_link;  // device <-> host memory
+  /// GPU nodes: rate at which the host's cores stream through its memory, of the whole node.
+  BytesPerSecond host_memory_bandwidth;
   /// CPU nodes only: cores shared by the node's ranks. 0 on GPU nodes.
   int cores = 0;
 };

@@ -42,6 +42,13 @@ struct ReplicaPlan {
 
 constexpr int kMostPrefetch = 1024;
 
+/// What lives in host memory instead of on the device.
+struct Offload {
+  bool optimizer = false;    // master weights and moments; the host makes the optimizer step
+  bool activations = false;  // what blocks save for backward
+  friend bool operator==(const Offload&, const Offload&) = default;
+};
+
 struct Plan {
   static constexpr int kVersion = 1;
   std::string model;    // MODEL as the user gave it
@@ -56,7 +63,9 @@ struct Plan {
   std::vector<ReplicaPlan> replicas;  // dp entries
   GradReduce grad_reduce = GradReduce::kStep;
   Reshard reshard = Reshard::kUnit;
-  int prefetch = 1;  // ZeRO 3: uses by which a gather is issued ahead of its own
+  /// Uses by which a ZeRO-3 gather, and units by which offloaded activations, come ahead.
+  int prefetch = 1;
+  Offload offload;
   /// ZeRO 3: parameter groups of up to this size stay whole on every rank, as under ZeRO 2.
   Bytes persistence_threshold;
   Recompute recompute = Recompute::kNone;

@@ -101,6 +101,7 @@ void read_node_fields(ObjectReader& r, NodeGroup& group) {
   r.optional("nvme_write", group.nvme_write, read_rate(Zero::kAllowed));
   r.optional("intra_node", group.intra_node, read_link);
   r.optional("host_link", group.host_link, read_link);
+  r.optional("host_memory_bandwidth", group.host_memory_bandwidth, read_rate(Zero::kAllowed));
   r.optional("cores", group.cores, read_count(0));
 }
 
@@ -243,6 +244,8 @@ ordered_json write_cluster(const Cluster& cluster) {
     // A link of no bandwidth is one that does not exist.
     if (g.intra_node.bandwidth.value > 0.0) group["intra_node"] = write_link(g.intra_node);
     if (g.host_link.bandwidth.value > 0.0) group["host_link"] = write_link(g.host_link);
+    if (g.host_memory_bandwidth.value > 0.0)
+      group["host_memory_bandwidth"] = exact_rate(g.host_memory_bandwidth);
     group["cores"] = g.cores;
     groups.push_back(std::move(group));
   }

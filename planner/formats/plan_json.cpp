@@ -1,5 +1,7 @@
 #include "planner/formats/plan_json.h"
 
+#include "planner/formats/offload_text.h"
+
 #include <fmt/format.h>
 
 #include <limits>
@@ -188,7 +190,7 @@ ordered_json write_architecture(const ModelDescription& model) {
 Result<PlanFile> read_plan(const JsonCursor& at, const HardwareLookup& presets) {
   PlanFile file;
   Plan& plan = file.plan;
-  std::string schema, grad_reduce = "step", reshard = "unit", recompute = "none";
+  std::string schema, grad_reduce = "step", reshard = "unit", recompute = "none", offload = "none";
   ObjectReader r(at);
   r.required("schema", schema, word({kPlanSchema}));
   r.required("model", plan.model, text());
@@ -215,6 +217,7 @@ Result<PlanFile> read_plan(const JsonCursor& at, const HardwareLookup& presets) 
   });
   r.optional("persistence_threshold", plan.persistence_threshold,
              [](const JsonCursor& c) { return c.bytes(); });
+  r.optional("offload", offload, text());
   r.optional("recompute", recompute, word({"none", "selective", "full"}));
   r.optional("recompute_units", plan.recompute_units, [](const JsonCursor& c) {
     return read_list<int>(c, [](const JsonCursor& unit) -> Result<int> {
@@ -225,6 +228,8 @@ Result<PlanFile> read_plan(const JsonCursor& at, const HardwareLookup& presets) 
   r.optional("threads_per_rank", plan.threads_per_rank, count(kMostThreads));
   BAYPLAN_RETURN_IF_ERROR(r.finish());
   plan.grad_reduce = grad_reduce == "step" ? GradReduce::kStep : GradReduce::kMicroBatch;
+  BAYPLAN_TRY(offloaded, parse_offload(offload, at.where() + "/offload"));
+  plan.offload = offloaded;
   plan.recompute = recompute == "none"        ? Recompute::kNone
                    : recompute == "selective" ? Recompute::kSelective
                                               : Recompute::kFull;
@@ -288,6 +293,7 @@ ordered_json write_plan(const PlanFile& file) {
   out["prefetch"] = plan.prefetch;
   if (plan.persistence_threshold.value > 0)
     out["persistence_threshold"] = exact_bytes(plan.persistence_threshold);
+  out["offload"] = offload_text(plan.offload);
   out["recompute"] = recompute_name(plan.recompute);
   if (!plan.recompute_units.empty()) out["recompute_units"] = plan.recompute_units;
   out["threads_per_rank"] = plan.threads_per_rank;

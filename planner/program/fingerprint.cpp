@@ -160,6 +160,7 @@ void put_parameter_group(Bytestream& out, const ParameterGroup& g) {
     r.put(g.shard_elements);
     r.put(g.parameter_elements);
     r.put(g.gradient_elements);
+    r.put(g.state_tier);
     r.put(g.gathered);
     r.put(g.reduced_each_micro_batch);
   });

@@ -92,6 +92,8 @@ std::string_view purpose_name(Purpose purpose) {
       return "loss";
     case Purpose::kCheckpoint:
       return "checkpoint";
+    case Purpose::kActivations:
+      return "activations";
   }
   return "?";
 }

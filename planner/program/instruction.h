@@ -43,7 +43,16 @@ constexpr int kInstructionKindCount = 23;
 enum class Stream : std::uint8_t { kCompute, kGather, kReduce, kP2p, kH2d, kD2h, kNvme, kHost };
 constexpr int kStreamCount = 8;
 
-enum class Purpose : std::uint8_t { kNone, kParams, kGrads, kTiedGrads, kNorm, kLoss, kCheckpoint };
+enum class Purpose : std::uint8_t {
+  kNone,
+  kParams,
+  kGrads,
+  kTiedGrads,
+  kNorm,
+  kLoss,
+  kCheckpoint,
+  kActivations
+};
 
 enum class AccessMode : std::uint8_t {
   kRead,

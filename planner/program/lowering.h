@@ -64,8 +64,12 @@ enum class UnitBuffer : std::uint8_t {
   kForwardForWeight,
   kRecomputedForInput,
   kRecomputedForWeight,
+  kHostForInput,  // offloaded between forward and backward
+  kHostForWeight,
+  kReloadedForInput,
+  kReloadedForWeight,
 };
-constexpr std::size_t kUnitBufferCount = 11;
+constexpr std::size_t kUnitBufferCount = 15;
 
 /// A rank class under construction.
 struct ClassDraft {

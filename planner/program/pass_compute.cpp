@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <tuple>
 #include <vector>
 
 #include "planner/program/lowering.h"
@@ -15,7 +16,10 @@ namespace {
 class ComputeEmitter {
  public:
   ComputeEmitter(Lowering& lowering, ClassDraft& c, ProgramKind kind)
-      : lowering_(lowering), c_(c), draft_(c.draft(kind)) {}
+      : lowering_(lowering),
+        c_(c),
+        draft_(c.draft(kind)),
+        train_(kind == ProgramKind::kTrainStep) {}
 
   void emit(const RankOrder& order) {
     auto next = order.messages.begin();
@@ -77,9 +81,19 @@ class ComputeEmitter {
     const auto [first, last] = units_of(op.stage);
     if (op.kind == ScheduleOpKind::kForward) {
       emit_load(op, first, last);
-      for (int u = first; u < last; ++u) emit_forward(UnitId(u), op);
+      for (int u = first; u < last; ++u) {
+        emit_forward(UnitId(u), op);
+        if (offloads(UnitId(u))) emit_transfer(InstructionKind::kOffload, UnitId(u), op);
+      }
     } else {
+      int reloaded = last;  // units from here on are on the device again
       for (int u = last - 1; u >= first; --u) {
+        if (op.kind != ScheduleOpKind::kBackwardWeight) {
+          for (; reloaded > std::max(first, u - lowering_.plan.prefetch); --reloaded) {
+            if (offloads(UnitId(reloaded - 1)))
+              emit_transfer(InstructionKind::kPrefetch, UnitId(reloaded - 1), op);
+          }
+        }
         if (op.kind != ScheduleOpKind::kBackwardWeight) emit_recompute(UnitId(u), op);
         emit_backward(UnitId(u), op);
       }
@@ -161,6 +175,41 @@ class ComputeEmitter {
     draft_.add(compute(InstructionKind::kForward, u, op), accesses_);
   }
 
+  /// Whether what the unit saves goes to the host between forward and backward.
+  bool offloads(UnitId u) const {
+    const UnitLayout& layout = lowering_.layout_of(u);
+    return train_ && lowering_.plan.offload.activations &&
+           lowering_.class_of(u).kind == UnitKind::kBlock &&
+           layout.saved_for_input_bytes + layout.saved_for_weight_bytes > 0;
+  }
+
+  void emit_transfer(InstructionKind kind, UnitId u, const ScheduleOp& op) {
+    const bool out = kind == InstructionKind::kOffload;
+    Instruction i = compute(kind, u, op);
+    i.stream = out ? Stream::kD2h : Stream::kH2d;
+    i.purpose = Purpose::kActivations;
+    accesses_.clear();
+    for (const auto& [device, host, reloaded] :
+         {std::tuple{UnitBuffer::kSavedForInput, UnitBuffer::kHostForInput,
+                     UnitBuffer::kReloadedForInput},
+          {UnitBuffer::kSavedForWeight, UnitBuffer::kHostForWeight,
+           UnitBuffer::kReloadedForWeight}}) {
+      add_whole(buffer(u, op.micro_batch, out ? device : host), AccessMode::kRead);
+      add_whole(buffer(u, op.micro_batch, out ? host : reloaded), AccessMode::kWrite);
+    }
+    draft_.add(i, accesses_);
+  }
+
+  /// What backward finds on the device of what forward saved.
+  BufferId saved_buffer(UnitId u, const ScheduleOp& op, bool for_input) {
+    if (offloads(u)) {
+      return buffer(u, op.micro_batch,
+                    for_input ? UnitBuffer::kReloadedForInput : UnitBuffer::kReloadedForWeight);
+    }
+    return buffer(u, op.micro_batch,
+                  for_input ? UnitBuffer::kSavedForInput : UnitBuffer::kSavedForWeight);
+  }
+
   void emit_recompute(UnitId u, const ScheduleOp& op) {
     const UnitLayout& layout = lowering_.layout_of(u);
     if (!recomputes(layout)) return;
@@ -168,8 +217,8 @@ class ComputeEmitter {
     add_parameters(u, {.recompute = true});
     for (const BoundarySource& s : program().units[u.index()].sources)
       add_whole(buffer(s.unit, op.micro_batch, UnitBuffer::kOutput), AccessMode::kRead);
-    add_whole(buffer(u, op.micro_batch, UnitBuffer::kSavedForInput), AccessMode::kRead);
-    add_whole(buffer(u, op.micro_batch, UnitBuffer::kSavedForWeight), AccessMode::kRead);
+    add_whole(saved_buffer(u, op, true), AccessMode::kRead);
+    add_whole(saved_buffer(u, op, false), AccessMode::kRead);
     add_whole(buffer(u, op.micro_batch, UnitBuffer::kRecomputedForInput), AccessMode::kWrite);
     add_whole(buffer(u, op.micro_batch, UnitBuffer::kRecomputedForWeight), AccessMode::kWrite);
     add_workspace(layout.forward_scratch_bytes + layout.workspace_bytes[0]);
@@ -200,11 +249,11 @@ class ComputeEmitter {
     for (const Operator& o : unit.operators)
       updates_statistics |= operator_spec(o.kind).backward_updates_statistics;
     if (input) {
-      add_whole(buffer(u, op.micro_batch, UnitBuffer::kSavedForInput), AccessMode::kRead);
+      add_whole(saved_buffer(u, op, true), AccessMode::kRead);
       add_whole(buffer(u, op.micro_batch, UnitBuffer::kRecomputedForInput), AccessMode::kRead);
     }
     add_whole(buffer(u, op.micro_batch, UnitBuffer::kRecomputedForWeight), AccessMode::kRead);
-    add_whole(buffer(u, op.micro_batch, UnitBuffer::kSavedForWeight),
+    add_whole(saved_buffer(u, op, false),
               input && updates_statistics ? AccessMode::kUpdate : AccessMode::kRead);
     // A fused backward adds into the output gradient in place; a split one keeps it intact.
     add_whole(buffer(u, op.micro_batch, UnitBuffer::kOutputGradient),
@@ -257,6 +306,7 @@ class ComputeEmitter {
   Lowering& lowering_;
   ClassDraft& c_;
   Draft& draft_;
+  bool train_;
   std::map<std::pair<std::int32_t, std::int32_t>, BufferId> sums_;  // (group, micro-batch)
   std::vector<Access> accesses_;
 };

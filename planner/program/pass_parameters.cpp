@@ -112,6 +112,7 @@ void pass_parameters(Lowering& lowering) {
         group.shard_axes != 0 ? group.padded_elements / replicas : group.padded_elements;
     const Plan& plan = lowering.plan;
     const std::int64_t bytes = group.elements * dtype_size(group.dtype);
+    group.state_tier = plan.offload.optimizer && group.trainable ? Tier::kHost : Tier::kDevice;
     group.gathered = group.zero == 3 && replicas > 1 && bytes > plan.persistence_threshold.value;
     group.reduced_each_micro_batch =
         group.trainable && replicas > 1 && plan.grad_reduce == GradReduce::kMicroBatch;

@@ -7,8 +7,10 @@
 namespace bayplan {
 namespace {
 
-BufferId add_state(ClassDraft& c, BufferRole role, ParameterGroupId group, std::int64_t bytes) {
+BufferId add_state(ClassDraft& c, BufferRole role, ParameterGroupId group, std::int64_t bytes,
+                   Tier tier = Tier::kDevice) {
   Buffer b;
+  b.tier = tier;
   b.role = role;
   b.parameter_group = group;
   b.persistent = true;
@@ -31,9 +33,10 @@ void pass_state(Lowering& lowering, ClassDraft& c) {
     c.parameters[g.index()] = add_state(c, BufferRole::kParameters, g,
                                         group.parameter_elements * dtype_size(group.dtype));
     if (!group.trainable) continue;
-    if (precision.has_master) c.master[g.index()] = add_state(c, BufferRole::kMaster, g, state);
-    c.moment1[g.index()] = add_state(c, BufferRole::kMoment1, g, state);
-    c.moment2[g.index()] = add_state(c, BufferRole::kMoment2, g, state);
+    if (precision.has_master)
+      c.master[g.index()] = add_state(c, BufferRole::kMaster, g, state, group.state_tier);
+    c.moment1[g.index()] = add_state(c, BufferRole::kMoment1, g, state, group.state_tier);
+    c.moment2[g.index()] = add_state(c, BufferRole::kMoment2, g, state, group.state_tier);
   }
   c.scalars = add_state(c, BufferRole::kScalars, {},
                         static_cast<std::int64_t>((1 + groups) * sizeof(double)));
@@ -87,6 +90,22 @@ BufferId unit_buffer(Lowering& lowering, ClassDraft& c, UnitId unit, std::int32_
       break;
     case UnitBuffer::kSavedForWeight:
       b.role = unit_class.loss >= 0 ? BufferRole::kLogits : BufferRole::kSaved;
+      b.region = Region::kSavedForWeight;
+      b.bytes = layout.saved_for_weight_bytes;
+      break;
+    case UnitBuffer::kHostForInput:
+      b.tier = Tier::kHost;
+      [[fallthrough]];
+    case UnitBuffer::kReloadedForInput:
+      b.role = BufferRole::kSaved;
+      b.region = Region::kSavedForInput;
+      b.bytes = layout.saved_for_input_bytes;
+      break;
+    case UnitBuffer::kHostForWeight:
+      b.tier = Tier::kHost;
+      [[fallthrough]];
+    case UnitBuffer::kReloadedForWeight:
+      b.role = BufferRole::kSaved;
       b.region = Region::kSavedForWeight;
       b.bytes = layout.saved_for_weight_bytes;
       break;

@@ -102,7 +102,78 @@ struct Updater {
     }
   }
 
+  /// The rank's part of the parameters.
+  Access parameter_part(ParameterGroupId g, AccessMode mode) const {
+    const BufferId parameters = c.parameters[g.index()];
+    return sharded(g) && !group(g).gathered
+               ? use_slice(parameters, slice_elements(g) * dtype_size(group(g).dtype), mode)
+               : use(c, parameters, mode);
+  }
+
+  Access host_copy(ParameterGroupId g, BufferRole role, std::int64_t element, AccessMode mode,
+                   BufferId& buffer) const {
+    if (!buffer.valid()) {
+      Buffer b;
+      b.tier = Tier::kHost;
+      b.role = role;
+      b.parameter_group = g;
+      b.bytes = group(g).shard_elements * element;
+      c.result.buffers.push_back(b);
+      buffer = BufferId(c.result.buffers.size() - 1);
+    }
+    return use(c, buffer, mode);
+  }
+
+  void transfer(Draft& draft, InstructionKind kind, Purpose purpose, ParameterGroupId g,
+                const Access& from, const Access& to) const {
+    const Stream stream = kind == InstructionKind::kOffload ? Stream::kD2h : Stream::kH2d;
+    draft.add(on_group(kind, stream, purpose, lowering.data_parallel, g), {from, to});
+  }
+
+  /// The step of a group whose state is in host memory: the gradient goes there, the updated
+  /// parameters come back. Without master weights the parameters make both ways.
+  void step_on_host(Draft& draft, ParameterGroupId g) const {
+    const bool has_master = c.master[g.index()].valid();
+    const std::int64_t element = dtype_size(group(g).dtype);
+    const BufferId device_gradient = c.gradients[g.index()];
+    BufferId gradient, parameters;
+    transfer(draft, InstructionKind::kOffload, Purpose::kGrads, g,
+             sharded(g) ? own_slice(device_gradient, AccessMode::kRead)
+                        : use(c, device_gradient, AccessMode::kRead),
+             host_copy(g, BufferRole::kGradients, gradient_size(), AccessMode::kWrite, gradient));
+    if (!has_master) {
+      transfer(draft, InstructionKind::kOffload, Purpose::kParams, g,
+               parameter_part(g, AccessMode::kRead),
+               host_copy(g, BufferRole::kParameters, element, AccessMode::kWrite, parameters));
+    }
+    std::vector<Access> accesses{
+        use(c, c.scalars, AccessMode::kRead),
+        host_copy(g, BufferRole::kGradients, gradient_size(), AccessMode::kRead, gradient)};
+    for (const auto* state : {&c.master, &c.moment1, &c.moment2}) {
+      const BufferId b = (*state)[g.index()];
+      if (b.valid()) accesses.push_back(use(c, b, AccessMode::kUpdate));
+    }
+    accesses.push_back(host_copy(g, BufferRole::kParameters, element,
+                                 has_master ? AccessMode::kWrite : AccessMode::kUpdate,
+                                 parameters));
+    draft.add(on_group(InstructionKind::kOptimizerStep, Stream::kHost, Purpose::kNone,
+                       lowering.data_parallel, g),
+              accesses);
+    transfer(draft, InstructionKind::kPrefetch, Purpose::kParams, g,
+             host_copy(g, BufferRole::kParameters, element, AccessMode::kRead, parameters),
+             parameter_part(g, AccessMode::kWrite));
+    gather_updated(draft, g);
+  }
+
+  void gather_updated(Draft& draft, ParameterGroupId g) const {
+    if (!sharded(g) || group(g).gathered) return;
+    draft.add(on_group(InstructionKind::kAllGather, Stream::kGather, Purpose::kParams,
+                       lowering.data_parallel, g),
+              {use(c, c.parameters[g.index()], AccessMode::kUpdate)});
+  }
+
   void step(Draft& draft, ParameterGroupId g) const {
+    if (group(g).state_tier == Tier::kHost) return step_on_host(draft, g);
     const bool shard = sharded(g);
     const std::int64_t state_bytes = group(g).shard_elements * state_size();
     const BufferId gradient = c.gradients[g.index()];
@@ -114,20 +185,11 @@ struct Updater {
       if (b.valid()) accesses.push_back({b, 0, state_bytes, AccessMode::kUpdate, false});
     }
     const bool has_master = c.master[g.index()].valid();
-    const AccessMode mode = has_master ? AccessMode::kWrite : AccessMode::kUpdate;
-    const BufferId parameters = c.parameters[g.index()];
-    accesses.push_back(
-        shard && !group(g).gathered
-            ? use_slice(parameters, slice_elements(g) * dtype_size(group(g).dtype), mode)
-            : use(c, parameters, mode));
+    accesses.push_back(parameter_part(g, has_master ? AccessMode::kWrite : AccessMode::kUpdate));
     draft.add(on_group(InstructionKind::kOptimizerStep, Stream::kCompute, Purpose::kNone,
                        lowering.data_parallel, g),
               accesses);
-    if (shard && !group(g).gathered) {
-      draft.add(on_group(InstructionKind::kAllGather, Stream::kGather, Purpose::kParams,
-                         lowering.data_parallel, g),
-                {use(c, c.parameters[g.index()], AccessMode::kUpdate)});
-    }
+    gather_updated(draft, g);
   }
 };
 

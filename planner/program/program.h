@@ -98,6 +98,7 @@ struct ParameterGroup {
   std::int64_t shard_elements = 0;           // padded_elements / shard count
   std::int64_t parameter_elements = 0;       // held between uses: shard_elements if gathered
   std::int64_t gradient_elements = 0;        // held over the step
+  Tier state_tier = Tier::kDevice;           // master weights and moments
   bool gathered = false;                     // ZeRO 3: parameters are whole only while used
   bool reduced_each_micro_batch = false;     // gradients, else once a step
   std::vector<std::int32_t> pp_coordinates;  // pipeline ranks that hold a copy, ascending

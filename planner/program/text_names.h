@@ -53,6 +53,6 @@ inline constexpr std::array<std::string_view, 13> kRegionWords = {"none",
 /// In the order of AccessMode.
 inline constexpr std::array<std::string_view, 3> kModeWords = {"reads", "writes", "updates"};
 
-constexpr int kPurposeCount = 7;
+constexpr int kPurposeCount = 8;
 
 }  // namespace bayplan::text

@@ -30,6 +30,7 @@ struct Wanted {
   UnitId unit;
   std::int32_t micro_batch = -1;
   ParameterGroupId group;
+  Tier tier = Tier::kDevice;
   Modes modes = kR;
   Part part = Part::kWhole;
   std::int64_t bytes = 0;
@@ -85,8 +86,19 @@ class AccessCheck {
   }
   void want_state(ParameterGroupId g, Modes modes, Part part = Part::kWhole) {
     for (BufferRole role : {BufferRole::kMaster, BufferRole::kMoment1, BufferRole::kMoment2}) {
-      if (holds(role, g)) want(role, g, modes, part);
+      if (!holds(role, g)) continue;
+      want(role, g, modes, part);
+      wanted_.back().tier = group(g).state_tier;
     }
+  }
+  /// The host's copy of the rank's part.
+  void want_on_host(BufferRole role, ParameterGroupId g, Modes modes) {
+    want(role, g, modes);
+    wanted_.back().tier = Tier::kHost;
+  }
+  void want_parameter_part(ParameterGroupId g, Modes modes) {
+    want(BufferRole::kParameters, g, modes,
+         sharded(g) && !group(g).gathered ? Part::kSlice : Part::kWhole);
   }
   void want_workspace(std::int64_t bytes) {
     if (bytes > 0) want(BufferRole::kWorkspace, {}, kW, Part::kAtLeast, bytes);
@@ -147,7 +159,9 @@ class AccessCheck {
       case InstructionKind::kAllReduce:
         return define_collective(i);
       case InstructionKind::kOffload:
-        if (i.purpose != Purpose::kCheckpoint || !i.parameter_group.valid()) return false;
+        if (i.purpose == Purpose::kActivations) return define_transfer(i);
+        if (!i.parameter_group.valid()) return false;
+        if (i.purpose != Purpose::kCheckpoint) return define_state_transfer(i);
         want(BufferRole::kParameters, i.parameter_group, kR,
              group(i.parameter_group).gathered ? Part::kWhole : Part::kSlice);
         want_state(i.parameter_group, kR, sharded(i.parameter_group) ? Part::kWhole : Part::kSlice);
@@ -166,12 +180,48 @@ class AccessCheck {
         return true;  // any transient buffer; judged by verify_hazards.cpp
       case InstructionKind::kRecompute:
         return of_own_unit(i) && define_recompute(i);
+      case InstructionKind::kPrefetch:
+        if (i.purpose == Purpose::kActivations) return define_transfer(i);
+        return i.parameter_group.valid() && define_state_transfer(i);
       case InstructionKind::kAllToAll:
       case InstructionKind::kBroadcast:
-      case InstructionKind::kPrefetch:
         return false;  // no meaning has been given to them yet
     }
     return false;
+  }
+
+  /// Saved tensors of a block, out or back.
+  bool define_transfer(const Instruction& i) {
+    if (!of_own_unit(i) || i.parameter_group.valid() || i.group.valid() || i.boundary >= 0)
+      return false;
+    const UnitLayout& layout = layout_of(i.unit);
+    const bool out = i.kind == InstructionKind::kOffload;
+    for (const auto& [region, bytes] :
+         {std::pair{Region::kSavedForInput, layout.saved_for_input_bytes},
+          {Region::kSavedForWeight, layout.saved_for_weight_bytes}}) {
+      if (bytes == 0) continue;
+      for (const bool host : {false, true}) {
+        want(region, 0, i.unit, i.micro_batch, host == out ? kW : kR);
+        if (host) wanted_.back().tier = Tier::kHost;
+      }
+    }
+    return true;
+  }
+
+  /// Gradients to the host, parameters both ways: around a step that the host makes.
+  bool define_state_transfer(const Instruction& i) {
+    const ParameterGroupId g = i.parameter_group;
+    if (group(g).state_tier != Tier::kHost) return false;
+    const bool out = i.kind == InstructionKind::kOffload;
+    if (i.purpose == Purpose::kGrads && out) {
+      want_gradient_part(g, kR);
+      want_on_host(BufferRole::kGradients, g, kW);
+      return true;
+    }
+    if (i.purpose != Purpose::kParams) return false;
+    want_parameter_part(g, out ? kR : kW);
+    want_on_host(BufferRole::kParameters, g, out ? kW : kR);
+    return true;
   }
 
   bool of_own_unit(const Instruction& i) const {
@@ -324,6 +374,7 @@ class AccessCheck {
         return all_reduce;
       case Purpose::kNone:
       case Purpose::kCheckpoint:
+      case Purpose::kActivations:
         break;
     }
     return false;
@@ -368,11 +419,16 @@ class AccessCheck {
   bool define_step(const Instruction& i) {
     const ParameterGroupId g = i.parameter_group;
     if (!g.valid() || !group(g).trainable) return false;
+    const Modes modes = holds(BufferRole::kMaster, g) ? kW : kU;
     want(BufferRole::kScalars, {}, kR);
-    want_gradient_part(g, kR);
     want_state(g, kU);
-    want(BufferRole::kParameters, g, holds(BufferRole::kMaster, g) ? kW : kU,
-         sharded(g) && !group(g).gathered ? Part::kSlice : Part::kWhole);
+    if (group(g).state_tier == Tier::kHost) {
+      want_on_host(BufferRole::kGradients, g, kR);
+      want_on_host(BufferRole::kParameters, g, modes);
+    } else {
+      want_gradient_part(g, kR);
+      want_parameter_part(g, modes);
+    }
     return true;
   }
 
@@ -419,6 +475,7 @@ class AccessCheck {
   }
 
   static bool is_for(const Wanted& w, const Buffer& b) {
+    if (b.tier != w.tier) return false;
     if (w.region != Region::kNone) {
       return b.region == w.region && b.region_index == w.region_index && b.unit == w.unit &&
              b.micro_batch == w.micro_batch;
@@ -501,11 +558,13 @@ std::optional<std::int64_t> content_bytes(const Program& program, const Buffer& 
   const Precision& precision = program.job.precision;
   switch (b.role) {
     case BufferRole::kParameters:
-      return group().parameter_elements * dtype_size(group().dtype);
+      return (b.tier == Tier::kHost ? group().shard_elements : group().parameter_elements) *
+             dtype_size(group().dtype);
     case BufferRole::kGatheredParameters:
       return group().padded_elements * dtype_size(group().dtype);
     case BufferRole::kGradients:
-      return group().gradient_elements * dtype_size(precision.gradient);
+      return (b.tier == Tier::kHost ? group().shard_elements : group().gradient_elements) *
+             dtype_size(precision.gradient);
     case BufferRole::kUnitGradients:
       return group().padded_elements * dtype_size(precision.gradient);
     case BufferRole::kMaster:

@@ -72,10 +72,12 @@ struct Job {
     return degree(p.program.mesh, group(g).replicated_axes) > 1;
   }
   bool sharded(ParameterGroupId g) const { return degree(p.program.mesh, group(g).shard_axes) > 1; }
-  /// How often a ZeRO-3 group is gathered is the plan's choice; that its users find it gathered
-  /// follows from "read after written".
-  bool gathers_for_use(const Instruction& i) const {
+  bool has_master() const { return p.program.job.precision.has_master; }
+  /// How often a ZeRO-3 group is gathered and which activations are offloaded is the plan's choice;
+  /// that users find them follows from "read after written".
+  bool is_choice(const Instruction& i) const {
     const bool computes = p.kind == ProgramKind::kTrainStep || p.kind == ProgramKind::kEvalStep;
+    if (i.purpose == Purpose::kActivations) return computes;
     return computes && i.kind == InstructionKind::kAllGather && i.parameter_group.valid() &&
            group(i.parameter_group).gathered;
   }
@@ -148,6 +150,11 @@ class TaskList {
       }
       if (job_.tied(g)) add_group(InstructionKind::kAllReduce, Purpose::kTiedGrads, g);
       add_group(InstructionKind::kOptimizerStep, Purpose::kNone, g);
+      if (job_.group(g).state_tier == Tier::kHost) {
+        add_group(InstructionKind::kOffload, Purpose::kGrads, g);
+        if (!job_.has_master()) add_group(InstructionKind::kOffload, Purpose::kParams, g);
+        add_group(InstructionKind::kPrefetch, Purpose::kParams, g);
+      }
       if (sharded && !job_.group(g).gathered)
         add_group(InstructionKind::kAllGather, Purpose::kParams, g);
     }
@@ -258,7 +265,7 @@ void check_tasks(const Job& job, Findings& findings) {
   std::vector<std::pair<Task, std::int32_t>> found;
   found.reserve(static_cast<std::size_t>(p.size()));
   for (std::int32_t i = 0; i < p.size(); ++i) {
-    if (p.at(i).kind != InstructionKind::kRelease && !job.gathers_for_use(p.at(i)))
+    if (p.at(i).kind != InstructionKind::kRelease && !job.is_choice(p.at(i)))
       found.emplace_back(task_of(p.at(i)), i);
   }
   std::sort(found.begin(), found.end());
@@ -315,6 +322,7 @@ class Flow {
     bool tied = false;
     bool normed = false;
     bool stepped = false;
+    bool returned = false;  // from a step on the host
   };
 
   GroupState& state(ParameterGroupId g) { return groups_[g.index()]; }
@@ -348,10 +356,11 @@ class Flow {
       case InstructionKind::kRecvActivation:
       case InstructionKind::kSendGradient:
       case InstructionKind::kRecvGradient:
-      case InstructionKind::kAllToAll:
-      case InstructionKind::kBroadcast:
       case InstructionKind::kPrefetch:
       case InstructionKind::kOffload:
+        return follow_transfer(index, i);
+      case InstructionKind::kAllToAll:
+      case InstructionKind::kBroadcast:
       case InstructionKind::kRelease:
       case InstructionKind::kEndStep:
         return;
@@ -389,6 +398,21 @@ class Flow {
 
   static bool has_micro_batch(const GroupState& s, const Instruction& i) {
     return i.micro_batch >= 0 && static_cast<std::size_t>(i.micro_batch) < s.of_micro_batch.size();
+  }
+
+  /// Around a step on the host. Parameters come back updated, and are whole again only then.
+  void follow_transfer(std::int32_t index, const Instruction& i) {
+    if (!i.parameter_group.valid() || i.purpose == Purpose::kCheckpoint) return;
+    GroupState& s = state(i.parameter_group);
+    if (i.kind == InstructionKind::kPrefetch) {
+      if (!s.stepped) report(index, "brings back parameters that are not updated yet");
+      s.returned = true;
+    } else if (i.purpose == Purpose::kGrads) {
+      if (!final(i.parameter_group)) report(index, "takes a gradient that is not complete");
+      if (s.stepped) report(index, "comes behind the step that uses it");
+    } else if (s.stepped) {
+      report(index, "takes parameters behind their update");
+    }
   }
 
   void follow_accumulate(std::int32_t index, const Instruction& i) {
@@ -449,6 +473,8 @@ class Flow {
         s.tied = true;
         return;
       case Purpose::kParams:
+        if (!group.gathered && group.state_tier == Tier::kHost && !s.returned)
+          report(index, "gathers parameters that are still on the host");
         if (!group.gathered && !s.stepped)
           report(index, "gathers parameters that are not updated yet");
         if (group.gathered && s.stepped) report(index, "gathers parameters behind their update");
@@ -458,6 +484,7 @@ class Flow {
       case Purpose::kNorm:
       case Purpose::kLoss:
       case Purpose::kCheckpoint:
+      case Purpose::kActivations:
         return;
     }
   }

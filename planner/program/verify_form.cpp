@@ -125,7 +125,7 @@ class ClassForm {
     const Instruction& i = list.instructions[index];
     const auto bad = [&](const std::string& what) { report(kind, InstructionId(index), what); };
     if (static_cast<int>(i.kind) >= kInstructionKindCount ||
-        static_cast<int>(i.stream) >= kStreamCount || i.purpose > Purpose::kCheckpoint) {
+        static_cast<int>(i.stream) >= kStreamCount || i.purpose > Purpose::kActivations) {
       return bad("kind, stream or purpose does not exist");
     }
     if (!inside(i.accesses, list.accesses.size()) || !inside(i.waits, list.waits.size())) {

@@ -47,7 +47,8 @@ std::shared_ptr<const ComputeModel> compute_model(const Program& program, const 
                                                   const Calibration* calibration) {
   auto model = std::make_shared<ComputeModel>();
   for (const NodeGroup& group : cluster.groups) {
-    model->groups.emplace_back(program, DeviceCosts{&group.device, group.host_link,
+    const BytesPerSecond host(group.host_memory_bandwidth.value / group.devices_per_node);
+    model->groups.emplace_back(program, DeviceCosts{&group.device, group.host_link, host,
                                                     is_cpu(group) ? calibration : nullptr});
   }
   model->group_of_class.resize(program.classes.size(), 0);

@@ -84,10 +84,14 @@ struct InstructionCoster {
   ComputeCost on_recv(const InstructionList&, const Instruction&) const { return {}; }
   ComputeCost on_collective(const InstructionList&, const Instruction&) const { return {}; }
   ComputeCost on_transfer(const InstructionList& list, const Instruction& i) const {
-    if (costs.device_.device->device_class == DeviceClass::kCpu) return costs.finish(Time{});
+    if (costs.device_.device->device_class == DeviceClass::kCpu) {
+      const bool copies = i.purpose != Purpose::kCheckpoint;
+      return costs.finish(copies ? costs.streamed(costs.touched(list, i)) : Time{});
+    }
     double bytes = 0.0;
     for (std::int32_t a = i.accesses.begin; a < i.accesses.end; ++a) {
-      bytes += static_cast<double>(list.accesses[static_cast<std::size_t>(a)].bytes);
+      const Access& access = list.accesses[static_cast<std::size_t>(a)];
+      if (access.mode == AccessMode::kRead) bytes += static_cast<double>(access.bytes);
     }
     ComputeCost cost;
     cost.time = to_picoseconds(Seconds(costs.device_.host_link.latency.value +
@@ -102,6 +106,14 @@ struct InstructionCoster {
     return costs.finish(costs.streamed(costs.touched(list, i)));
   }
   ComputeCost on_optimizer_step(const InstructionList& list, const Instruction& i) const {
+    const bool on_gpu_host =
+        i.stream == Stream::kHost && costs.device_.device->device_class == DeviceClass::kGpu;
+    if (on_gpu_host && costs.device_.host_bandwidth.value > 0.0) {
+      ComputeCost cost;
+      cost.time =
+          to_picoseconds(Seconds(costs.moved_bytes(list, i) / costs.device_.host_bandwidth.value));
+      return cost;
+    }
     return costs.finish(costs.streamed(costs.update_seconds(rank_class, list, i)));
   }
   ComputeCost on_end_step(const InstructionList&, const Instruction&) const { return {}; }
@@ -189,14 +201,21 @@ ComputeCost InstructionCosts::finish(PhaseTime time) const {
   return cost;
 }
 
-/// Bytes that the instruction reads and writes over the memory's rate.
-double InstructionCosts::touched(const InstructionList& list,
-                                 const Instruction& instruction) const {
+/// Bytes that the instruction reads and writes.
+double InstructionCosts::moved_bytes(const InstructionList& list,
+                                     const Instruction& instruction) const {
   double bytes = 0.0;
   for (std::int32_t a = instruction.accesses.begin; a < instruction.accesses.end; ++a) {
     const Access& access = list.accesses[static_cast<std::size_t>(a)];
     bytes += static_cast<double>(access.bytes) * (access.mode == AccessMode::kUpdate ? 2.0 : 1.0);
   }
+  return bytes;
+}
+
+/// The same over the memory's rate.
+double InstructionCosts::touched(const InstructionList& list,
+                                 const Instruction& instruction) const {
+  const double bytes = moved_bytes(list, instruction);
   const DeviceSpec& device = *device_.device;
   if (device_.calibration != nullptr) return bytes / device_.calibration->fill_bytes;
   return std::max(bytes / (device.memory_bandwidth.value * device.memory_efficiency),

@@ -16,6 +16,7 @@ namespace bayplan::sim {
 struct DeviceCosts {
   const DeviceSpec* device = nullptr;
   Link host_link;
+  BytesPerSecond host_bandwidth;  // of the host's memory, this device's share; 0 = unknown
   const Calibration* calibration = nullptr;  // nullptr: roofline
 };
 
@@ -53,6 +54,7 @@ class InstructionCosts {
                       const Instruction& instruction) const;
   double update_seconds(int rank_class, const InstructionList& list,
                         const Instruction& instruction) const;
+  double moved_bytes(const InstructionList& list, const Instruction& instruction) const;
   double touched(const InstructionList& list, const Instruction& instruction) const;
 
   const Program* program_;

@@ -74,7 +74,8 @@ def jobs_that_do_not_divide():
 
 def what_is_not_modelled_is_refused():
     for option in [("--tp", "2"), ("--cp", "2"), ("--ep", "2"), 
-                   ("--offload", "optimizer"), ("--recompute", "auto"), ("--optimizer", "sgd"),
+                   ("--offload", "optimizer@nvme"), ("--offload", "params"), ("--offload", "activations=0.5"),
+                   ("--recompute", "auto"), ("--optimizer", "sgd"),
                    ("--precision", "fp16"), ("--precision", "fp8:tensorwise"), ("--grad-dtype", "bf16"),
                    ("--attention", "unfused"), ("--schedule", "zb-h3"),
                    ("--grad-reduce", "never"), ("--reshard-after-forward", "maybe"), ("--task", "lora:8"), ("--runtime", "megatron-lm"),
@@ -192,6 +193,12 @@ def recompute():
               "usage", units)
 
 
+def offload():
+    for text in ("", "optimiser", "optimizer,", "optimizer,optimizer", "optimizer=0", "optimizer=2", "optimizer=x",
+                 "optimizer@disk", "none,optimizer"):
+        equal(error_of("run", TINY, "localhost:1", "--synthetic", "--offload", text)["code"], "usage", text)
+
+
 def schedules():
     equal(error_of("run", TINY, "localhost:2", "--pp", "2", "--synthetic", "--vp", "2", "--schedule", "1f1b")["code"],
           "unsupported-chunks")
@@ -232,4 +239,4 @@ def unwritable_outputs():
 
 main([bad_command_lines, unknown_presets_name_the_nearest, shapes_that_cannot_be, jobs_that_do_not_divide,
       what_is_not_modelled_is_refused, default_values_of_restricted_options_are_accepted, cluster_settings,
-      broken_files, plans, recompute, schedules, unwritable_outputs])
+      broken_files, plans, recompute, offload, schedules, unwritable_outputs])

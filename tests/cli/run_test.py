@@ -60,6 +60,12 @@ def layouts_agree_bitwise():
     for recompute in ("selective", "full", "units=1", "units=1-2"):
         other = result("localhost:2", "--pp", "2", "--recompute", recompute)
         equal(other["state_hash"], one["state_hash"], recompute)
+    for offload in ("optimizer", "activations=1", "optimizer@host,activations"):
+        other = result("localhost:2", "--pp", "2", "--offload", offload)
+        equal(other["state_hash"], one["state_hash"], offload)
+        check(any(m["tier"] == "host" and m["measured_bytes"] > 0 for m in other["memory"]), offload)
+        for entry in other["memory"]:
+            equal(entry["measured_bytes"], entry["predicted_bytes"], offload)
     two = result("localhost:2", "--dp", "2")
     sharded = result("localhost:2", "--dp", "2", "--zero", "1")
     equal(sharded["losses"], two["losses"])

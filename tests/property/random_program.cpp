@@ -15,6 +15,8 @@ std::string to_string(const TinyPlan& p) {
          (p.each_micro_batch ? " reduced each micro-batch" : "") + " reshard " +
          std::to_string(static_cast<int>(p.reshard)) + " prefetch " + std::to_string(p.prefetch) +
          " recompute " + recompute_name(p.recompute) +
+         (p.offload.optimizer ? " offload optimizer" : "") +
+         (p.offload.activations ? " offload activations" : "") +
          (p.mixed_zero ? " last stage otherwise" : "") + ' ' + p.schedule + " x " +
          std::to_string(p.chunks) + (p.tied ? " tied" : " untied") +
          (p.llama ? " llama" : " gpt2") + " layers " + std::to_string(p.layers) +
@@ -36,6 +38,8 @@ TinyPlan random_plan(std::uint64_t seed) {
   p.reshard = static_cast<Reshard>(draw(0, 2));
   p.prefetch = draw(0, 2);
   p.recompute = static_cast<Recompute>(std::max(0, draw(-1, 2)));
+  p.offload.optimizer = draw(0, 3) == 0;
+  p.offload.activations = draw(0, 3) == 0;
   p.mixed_zero = draw(0, 3) == 0;
   const ScheduleSpec& spec =
       schedules()[static_cast<std::size_t>(draw(0, static_cast<int>(schedules().size()) - 1))];
@@ -81,6 +85,7 @@ Program lower_tiny(const TinyPlan& tiny) {
   plan.reshard = tiny.reshard;
   plan.prefetch = tiny.prefetch;
   plan.recompute = tiny.recompute;
+  plan.offload = tiny.offload;
   plan.chunks_per_rank = tiny.chunks;
   plan.job.seq = 4;
   plan.job.micro_batch = 1;

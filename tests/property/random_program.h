@@ -19,6 +19,7 @@ struct TinyPlan {
   Reshard reshard = Reshard::kUnit;
   int prefetch = 1;
   Recompute recompute = Recompute::kNone;
+  Offload offload = {};
   bool mixed_zero = false;  // the last stage has ZeRO 3 - zero
   std::string schedule = "1f1b";
   int chunks = 1;

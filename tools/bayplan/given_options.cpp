@@ -55,6 +55,9 @@ constexpr OptionRow kLayoutRows[] = {
     {"--prefetch", "N", "Uses by which a ZeRO-3 gather is issued ahead (default: 1)"},
     {"--persistence-threshold", "BYTES",
      "ZeRO 3 leaves parameter groups of up to this size whole, as in 100KB (default: 0 B)"},
+    {"--offload", "WHAT",
+     "Kept in host memory: none, optimizer (moments and master weights; the host makes the step), "
+     "activations (what blocks save for backward) or both with a comma (default: none)"},
     {"--recompute", "WHAT",
      "Computed again in backward instead of kept: none, selective (attention), full (all that a "
      "block saves) or units=LIST as in units=1,4-6 (default: none)"},
@@ -70,7 +73,6 @@ struct RestrictedRow {
   const char* what;
 };
 constexpr RestrictedRow kRestrictedRows[] = {
-    {"--offload", "none", "offload to host memory or NVMe"},
     {"--runtime", "bayplan", "another runtime's habits"},
     {"--task", "pretrain", "another task"},
     {"--lr-schedule", "constant", "a learning-rate schedule"},

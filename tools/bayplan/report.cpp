@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "planner/formats/offload_text.h"
+
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -78,7 +80,7 @@ ordered_json layout_json(const Plan& plan) {
           {"micro_batches", plan.replicas.empty() ? 0 : plan.replicas.front().micro_batches},
           {"units_per_stage", units},
           {"recompute", recompute_name(plan.recompute)},
-          {"offload", "none"},
+          {"offload", offload_text(plan.offload)},
           {"grad_reduce", plan.grad_reduce == GradReduce::kStep ? "step" : "micro-batch"},
           {"threads_per_rank", plan.threads_per_rank}};
 }
@@ -152,12 +154,16 @@ std::string fingerprint_text(std::uint64_t fingerprint) {
 }
 
 std::string layout_text(const Plan& plan) {
+  std::string savings;
+  if (plan.recompute != Recompute::kNone)
+    savings += fmt::format(", recompute {}", recompute_name(plan.recompute));
+  if (plan.offload != Offload{}) savings += ", offload " + offload_text(plan.offload);
   const std::string chunks =
       plan.chunks_per_rank > 1 ? fmt::format(" x vp {}", plan.chunks_per_rank) : "";
-  return fmt::format("pp {}{} x dp {}, micro-batch {} x {}, ZeRO {}, {}, {}, {} tokens",
+  return fmt::format("pp {}{} x dp {}, micro-batch {} x {}, ZeRO {}, {}{}, {}, {} tokens",
                      plan.mesh.pp, chunks, plan.mesh.dp, plan.job.micro_batch,
                      plan.replicas.empty() ? 0 : plan.replicas.front().micro_batches,
-                     plan.stages.empty() ? 0 : plan.stages.front().zero, plan.schedule,
+                     plan.stages.empty() ? 0 : plan.stages.front().zero, plan.schedule, savings,
                      dtype_name(plan.job.precision.compute), plan.job.seq);
 }
 

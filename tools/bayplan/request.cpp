@@ -10,6 +10,7 @@
 #include "models/clusters.h"
 #include "models/registry.h"
 #include "planner/formats/cluster_settings.h"
+#include "planner/formats/offload_text.h"
 #include "planner/formats/quantity.h"
 #include "planner/formats/text_file.h"
 #include "planner/partition/graph_view.h"
@@ -248,6 +249,10 @@ Status set_layout(const GivenOptions& given, Defaults defaults, Request& request
   BAYPLAN_RETURN_IF_ERROR(set_schedule(given, fixed, space, plan));
   BAYPLAN_RETURN_IF_ERROR(set_sharding(given, space, plan));
   BAYPLAN_RETURN_IF_ERROR(set_recompute(given, plan));
+  if (const auto text = given.get("--offload")) {
+    BAYPLAN_TRY(offload, parse_offload(*text, "--offload"));
+    plan.offload = offload;
+  }
   BAYPLAN_TRY(pp, decision(given, "--pp", 1, kMostDevices,
                            space.pp ? std::optional<std::int64_t>(*space.pp) : unless_searched(1)));
   if (pp) space.pp = static_cast<int>(*pp);

@@ -156,6 +156,47 @@ TEST(RecomputeEquivalence, EqualsKeepingEverythingBitwiseAndHoldsLess) {
   }
 }
 
+TEST(OffloadEquivalence, EqualsTheDeviceBitwiseOnEveryTier) {
+  // Enough blocks and micro-batches that what is saved is more than the buffers in transit.
+  for (const DType compute : {DType::kFp32, DType::kBf16}) {
+    for (const int zero : {0, 1, 2, 3}) {
+      TinyShape shape{.layers = 10,
+                      .dp = 2,
+                      .zero = zero,
+                      .grad_reduce = GradReduce::kMicroBatch,
+                      .schedule = "gpipe",
+                      .compute = compute,
+                      .dropout = 0.1};
+      const TinyOutcome device = train_tiny({.shape = shape, .global_batch = 8, .steps = 4});
+      const auto bytes = [](const TinyOutcome& o, Tier tier) {
+        std::int64_t most = 0;
+        for (const exec::MemoryReport& m : o.result.memory) {
+          EXPECT_EQ(m.measured_bytes, m.predicted_bytes) << tier_name(m.tier);
+          if (m.tier == tier) most = std::max(most, m.measured_bytes);
+        }
+        return most;
+      };
+      EXPECT_EQ(bytes(device, Tier::kHost), 0);
+      for (const Offload offload :
+           {Offload{true, false}, Offload{false, true}, Offload{true, true}}) {
+        shape.offload = offload;
+        const TinyOutcome host = train_tiny({.shape = shape, .global_batch = 8, .steps = 4});
+        expect_bitwise(device, host);
+        EXPECT_LT(bytes(host, Tier::kDevice), bytes(device, Tier::kDevice));
+        EXPECT_GT(bytes(host, Tier::kHost), 0);
+      }
+      for (const char* schedule : {"1f1b", "zbv", "zb-h2"}) {
+        TinyShape piped = shape;
+        piped.pp = 2;
+        piped.schedule = schedule;
+        piped.chunks = find_schedule(schedule)->min_chunks;
+        piped.recompute = Recompute::kSelective;
+        expect_bitwise(device, train_tiny({.shape = piped, .global_batch = 8, .steps = 4}));
+      }
+    }
+  }
+}
+
 TEST(ThreadEquivalence, OneThreadEqualsTwoBitwise) {
   for (const DType compute : {DType::kFp32, DType::kBf16}) {
     SCOPED_TRACE(dtype_name(compute));

@@ -30,10 +30,12 @@ float value_of(std::size_t group, BufferRole role, std::int64_t element) {
          1e4f * static_cast<float>(static_cast<int>(role));
 }
 
-/// fp32 arenas of one rank as a run would leave them, with recognisable values.
-std::vector<float> fill(const Program& program, int rank) {
+/// fp32 arenas of one rank, per tier, as a run would leave them, with recognisable values.
+std::array<std::vector<float>, kTierCount> fill(const Program& program, int rank) {
   const RankClass& c = program.class_of(rank);
-  std::vector<float> arena(static_cast<std::size_t>(c.arena_bytes[0]) / sizeof(float), kPadding);
+  std::array<std::vector<float>, kTierCount> arenas;
+  for (std::size_t t = 0; t < kTierCount; ++t)
+    arenas[t].assign(static_cast<std::size_t>(c.arena_bytes[t]) / sizeof(float), kPadding);
   for (const Buffer& b : c.buffers) {
     if (!b.persistent || !b.parameter_group.valid()) continue;
     const ParameterGroup& group = program.parameter_groups[b.parameter_group.index()];
@@ -41,11 +43,11 @@ std::vector<float> fill(const Program& program, int rank) {
     const bool shard = elements < group.padded_elements;
     const std::int64_t first = shard ? shard_index(program, group, rank) * group.shard_elements : 0;
     for (std::int64_t e = 0; e < elements; ++e) {
-      arena[static_cast<std::size_t>(b.offset / 4 + e)] =
+      arenas[static_cast<std::size_t>(b.tier)][static_cast<std::size_t>(b.offset / 4 + e)] =
           value_of(b.parameter_group.index(), b.role, first + e);
     }
   }
-  return arena;
+  return arenas;
 }
 
 std::map<std::string, std::vector<float>> gather(const Program& program,
@@ -57,9 +59,12 @@ std::map<std::string, std::vector<float>> gather(const Program& program,
   std::vector<std::thread> threads;
   for (int r = 0; r < program.world_size(); ++r) {
     threads.emplace_back([&, r] {
-      std::vector<float> arena = fill(program, r);
-      gather_state(program, {reinterpret_cast<std::byte*>(arena.data())},
-                   *communicators[static_cast<std::size_t>(r)], 7, [&](const LogicalTensor& t) {
+      auto arenas = fill(program, r);
+      std::array<std::byte*, kTierCount> starts{};
+      for (std::size_t t = 0; t < kTierCount; ++t)
+        starts[t] = reinterpret_cast<std::byte*>(arenas[t].data());
+      gather_state(program, starts, *communicators[static_cast<std::size_t>(r)], 7,
+                   [&](const LogicalTensor& t) {
                      EXPECT_EQ(r, 0);
                      EXPECT_LT(last, t.name);
                      last = t.name;

@@ -72,6 +72,7 @@ struct TinyShape {
   Reshard reshard = Reshard::kUnit;
   int prefetch = 1;
   Recompute recompute = Recompute::kNone;
+  Offload offload = {};
   std::vector<int> recompute_units = {};
   std::string schedule = "1f1b";
   int chunks = 1;
@@ -101,6 +102,7 @@ inline Plan tiny_plan(const TinyShape& s, const ModelGraph& graph) {
   p.reshard = s.reshard;
   p.prefetch = s.prefetch;
   p.recompute = s.recompute;
+  p.offload = s.offload;
   p.recompute_units = s.recompute_units;
   p.chunks_per_rank = s.chunks;
   p.stages = even_stages(graph, s.pp * s.chunks, s.zero);

@@ -6,11 +6,11 @@ find_package(MPI REQUIRED COMPONENTS CXX)
 
 set(excluded "")
 if(NOT BAYPLAN_CUDA)
-  set(excluded EXCLUDE "/nccl[^/]*$" "/[^/]*cuda[^/]*$")
+  set(excluded EXCLUDE "/[^/]*cuda[^/]*$")
 endif()
 bayplan_glob(executor_sources
   "executor/ops/*.cpp" "executor/launch/*.cpp" "executor/*torch*.cpp" "executor/comm/mpi*.cpp"
-  "executor/comm/nccl*.cpp" "executor/*cuda*.cpp" ${excluded})
+  "executor/*cuda*.cpp" ${excluded})
 list(REMOVE_DUPLICATES executor_sources)
 if(NOT executor_sources)
   message(STATUS "bayplan_executor: no sources yet, skipped")
@@ -29,7 +29,14 @@ target_include_directories(bayplan_executor INTERFACE
 
 # The whole of planner, kernels and executor core goes in: users of the shared library (tests,
 # benchmarks) then take every symbol from it, and there is one copy of each static variable.
-foreach(part IN ITEMS bayplan_planner bayplan_kernels bayplan_executor_core)
+set(whole_parts bayplan_planner bayplan_kernels bayplan_executor_core)
+if(BAYPLAN_CUDA)
+  if(NOT TARGET bayplan_nccl)
+    message(FATAL_ERROR "BAYPLAN_CUDA=ON needs the CUDA toolkit and nccl.h")
+  endif()
+  list(APPEND whole_parts bayplan_nccl)
+endif()
+foreach(part IN LISTS whole_parts)
   target_link_libraries(bayplan_executor PRIVATE ${part})
   get_target_property(type ${part} TYPE)
   if(type STREQUAL "STATIC_LIBRARY")

@@ -28,9 +28,14 @@ function(bayplan_test_program name)
     "BAYPLAN_TEST_DATA_DIR=\"${PROJECT_SOURCE_DIR}/tests/data\"")
 endfunction()
 
+set(nccl_tests_excluded "")
+if(NOT TARGET bayplan_nccl)
+  set(nccl_tests_excluded EXCLUDE "/nccl[^/]*$")
+endif()
+
 # ---- without torch: one ctest entry per test, listed when ctest starts --------------------------
 bayplan_glob(test_sources "tests/unit/*.cpp" "tests/golden/*.cpp" "tests/conformance/*.cpp"
-  "tests/property/*.cpp")
+  "tests/property/*.cpp" ${nccl_tests_excluded})
 bayplan_glob(fuzz_sources "tests/fuzz/*.cpp")
 if(test_sources)
   bayplan_test_program(bayplan_tests ${test_sources})
@@ -38,6 +43,12 @@ if(test_sources)
     bayplan_simulator bayplan_executor_core bayplan_planner bayplan_kernels
     nlohmann_json::nlohmann_json Boost::headers Bayplan::xxhash
     GTest::gmock GTest::gtest_main rapidcheck)
+  if(TARGET bayplan_nccl)
+    target_link_libraries(bayplan_tests PRIVATE bayplan_nccl)
+    # It defines NCCL's opaque types, which only a file of its own may do with private contents.
+    set_source_files_properties("${PROJECT_SOURCE_DIR}/tests/unit/executor/nccl_stand_in.cpp"
+      PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  endif()
   bayplan_unity(bayplan_tests 6)
   gtest_discover_tests(bayplan_tests DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
     WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}"

@@ -29,14 +29,7 @@ target_include_directories(bayplan_executor INTERFACE
 
 # The whole of planner, kernels and executor core goes in: users of the shared library (tests,
 # benchmarks) then take every symbol from it, and there is one copy of each static variable.
-set(whole_parts bayplan_planner bayplan_kernels bayplan_executor_core)
-if(BAYPLAN_CUDA)
-  if(NOT TARGET bayplan_nccl)
-    message(FATAL_ERROR "BAYPLAN_CUDA=ON needs the CUDA toolkit and nccl.h")
-  endif()
-  list(APPEND whole_parts bayplan_nccl)
-endif()
-foreach(part IN LISTS whole_parts)
+foreach(part IN ITEMS bayplan_planner bayplan_kernels bayplan_executor_core)
   target_link_libraries(bayplan_executor PRIVATE ${part})
   get_target_property(type ${part} TYPE)
   if(type STREQUAL "STATIC_LIBRARY")

@@ -389,7 +389,7 @@ TEST(NcclCommunicator, ARefusedMessageClosesItsGroup) {
   NcclWorld over(2);
   const auto failures = over.run([&](Communicator& c) {
     std::vector<int> data(2);
-    if (c.rank() == 1) over.stand_in.refuse_next(1, ncclInvalidUsage);
+    if (c.rank() == 1) over.stand_in.refuse_next(1, ncclSystemError);
     const std::vector<Message> m = {{true, 1 - c.rank(), 0, raw(data), 4},
                                     {false, 1 - c.rank(), 0, raw(data) + 4, 4}};
     try {
@@ -402,7 +402,7 @@ TEST(NcclCommunicator, ARefusedMessageClosesItsGroup) {
   });
   EXPECT_EQ(failures[1],
             "rank 1 failed at step 3, instruction i7 test: NCCL, exchange of 8 bytes with rank 0: "
-            "invalid usage");
+            "another error");
   EXPECT_EQ(over.kinds[0], FailureKind::kAborted);
 }
 

@@ -10,22 +10,21 @@ if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
 endif()
 enable_language(CUDA)
 find_package(CUDAToolkit REQUIRED)
+if(NOT TARGET bayplan_nccl)
+  message(FATAL_ERROR "BAYPLAN_CUDA=ON needs nccl.h in the CUDA toolkit's include folder")
+endif()
 
 bayplan_glob(cuda_sources "kernels/cuda/*.cu" "executor/*.cu")
 
-# NCCL is the one that the wheel loads: two copies in one process would not share communicators.
+# NCCL is loaded by name when it is asked for (executor/comm/nccl_api.cpp), through a path to the one
+# that the wheel brings: two copies in one process would not share communicators.
 get_filename_component(site_packages "${BAYPLAN_TORCH_DIR}" DIRECTORY)
-set(wheel_nccl "${site_packages}/nvidia/nccl")
-find_path(BAYPLAN_NCCL_INCLUDE nccl.h PATHS "${wheel_nccl}/include" NO_DEFAULT_PATH REQUIRED)
-find_library(BAYPLAN_NCCL_LIBRARY NAMES nccl libnccl.so.2 PATHS "${wheel_nccl}/lib"
-             NO_DEFAULT_PATH REQUIRED)
-mark_as_advanced(BAYPLAN_NCCL_INCLUDE BAYPLAN_NCCL_LIBRARY)
-add_library(Bayplan::nccl UNKNOWN IMPORTED)
-set_target_properties(Bayplan::nccl PROPERTIES
-  IMPORTED_LOCATION "${BAYPLAN_NCCL_LIBRARY}"
-  INTERFACE_INCLUDE_DIRECTORIES "${BAYPLAN_NCCL_INCLUDE}")
-set(cuda_libraries CUDA::cudart Bayplan::nccl)
+find_file(BAYPLAN_NCCL_LIBRARY libnccl.so.2 PATHS "${site_packages}/nvidia/nccl/lib"
+          NO_DEFAULT_PATH REQUIRED)
+mark_as_advanced(BAYPLAN_NCCL_LIBRARY)
+get_filename_component(nccl_folder "${BAYPLAN_NCCL_LIBRARY}" DIRECTORY)
+set(cuda_libraries CUDA::cudart)
+set(cuda_rpath "${site_packages}/nvidia/cu13/lib" "${nccl_folder}")
 
 # The same rule as for C++: no fused multiply-add that the source does not name.
 add_compile_options($<$<COMPILE_LANGUAGE:CUDA>:--fmad=false>)
-set(cuda_rpath "${site_packages}/nvidia/cu13/lib" "${wheel_nccl}/lib")

@@ -6,11 +6,11 @@ find_package(MPI REQUIRED COMPONENTS CXX)
 
 set(excluded "")
 if(NOT BAYPLAN_CUDA)
-  set(excluded EXCLUDE "/nccl[^/]*$" "/[^/]*cuda[^/]*$")
+  set(excluded EXCLUDE "/[^/]*cuda[^/]*$")
 endif()
 bayplan_glob(executor_sources
   "executor/ops/*.cpp" "executor/launch/*.cpp" "executor/*torch*.cpp" "executor/comm/mpi*.cpp"
-  "executor/comm/nccl*.cpp" "executor/*cuda*.cpp" ${excluded})
+  "executor/*cuda*.cpp" ${excluded})
 list(REMOVE_DUPLICATES executor_sources)
 if(NOT executor_sources)
   message(STATUS "bayplan_executor: no sources yet, skipped")

@@ -28,9 +28,14 @@ function(bayplan_test_program name)
     "BAYPLAN_TEST_DATA_DIR=\"${PROJECT_SOURCE_DIR}/tests/data\"")
 endfunction()
 
+set(nccl_tests_excluded "")
+if(NOT TARGET bayplan_nccl)
+  set(nccl_tests_excluded EXCLUDE "/nccl[^/]*$")
+endif()
+
 # ---- without torch: one ctest entry per test, listed when ctest starts --------------------------
 bayplan_glob(test_sources "tests/unit/*.cpp" "tests/golden/*.cpp" "tests/conformance/*.cpp"
-  "tests/property/*.cpp")
+  "tests/property/*.cpp" ${nccl_tests_excluded})
 bayplan_glob(fuzz_sources "tests/fuzz/*.cpp")
 if(test_sources)
   bayplan_test_program(bayplan_tests ${test_sources})
@@ -38,6 +43,12 @@ if(test_sources)
     bayplan_simulator bayplan_executor_core bayplan_planner bayplan_kernels
     nlohmann_json::nlohmann_json Boost::headers Bayplan::xxhash
     GTest::gmock GTest::gtest_main rapidcheck)
+  if(TARGET bayplan_nccl)
+    target_link_libraries(bayplan_tests PRIVATE bayplan_nccl)
+    # It defines NCCL's opaque types, which only a file of its own may do with private contents.
+    set_source_files_properties("${PROJECT_SOURCE_DIR}/tests/unit/executor/nccl_stand_in.cpp"
+      PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  endif()
   bayplan_unity(bayplan_tests 6)
   gtest_discover_tests(bayplan_tests DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
     WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}"
@@ -47,9 +58,6 @@ endif()
 # ---- with torch: loading the wheel takes 0.4 s, so the tests run in a few processes -------------
 if(TARGET bayplan_executor)
   set(executor_test_globs "tests/executor/*.cpp" "tests/faults/*.cpp")
-  if(BAYPLAN_CUDA)
-    list(APPEND executor_test_globs "tests/gpu/*.cpp")
-  endif()
   bayplan_glob(executor_test_sources ${executor_test_globs})
   if(executor_test_sources)
     bayplan_test_program(bayplan_executor_tests ${executor_test_sources})
@@ -89,10 +97,21 @@ if(TARGET bayplan_executor)
   endif()
 endif()
 
+# ---- GPU: a program of its own, run by tests/gpu/gpu_test.sh --------------------------------------
+set(gpu_tests "")
+if(BAYPLAN_CUDA)
+  bayplan_glob(gpu_test_sources "tests/gpu/*.cpp")
+  bayplan_test_program(bayplan_gpu_tests ${gpu_test_sources})
+  target_link_libraries(bayplan_gpu_tests PRIVATE bayplan_nccl CUDA::cudart GTest::gtest)
+  # The libraries of NCCL and of the CUDA runtime are found by name, through this path.
+  set_target_properties(bayplan_gpu_tests PROPERTIES BUILD_RPATH "${cuda_rpath}")
+  set(gpu_tests "$<TARGET_FILE:bayplan_gpu_tests>")
+endif()
+
 # ---- scripts: one ctest entry per file; exit code 77 means skipped ------------------------------
 # A name with a leading underscore is a module that tests import, not a test.
 if(TARGET bayplan)
-  set(script_globs "tests/cli/*.py" "tests/cli/*.sh")
+  set(script_globs "tests/cli/*.py" "tests/cli/*.sh" "tests/gpu/*.sh")
   if(TARGET bayplan_executor)
     list(APPEND script_globs "tests/distributed/*.py" "tests/distributed/*.sh")
   endif()
@@ -108,7 +127,7 @@ if(TARGET bayplan)
     set_tests_properties("${name}" PROPERTIES
       SKIP_RETURN_CODE 77 TIMEOUT 900 LABELS scripts
       ENVIRONMENT
-        "BAYPLAN_BIN=$<TARGET_FILE:bayplan>;BAYPLAN_PYTHON=${test_python};PYTHONDONTWRITEBYTECODE=1;${mpi_environment}")
+        "BAYPLAN_BIN=$<TARGET_FILE:bayplan>;BAYPLAN_GPU_TESTS=${gpu_tests};BAYPLAN_PYTHON=${test_python};PYTHONDONTWRITEBYTECODE=1;${mpi_environment}")
     if(name MATCHES "^distributed/")
       set_tests_properties("${name}" PROPERTIES PROCESSORS 2)
     endif()

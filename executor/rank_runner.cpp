@@ -13,7 +13,7 @@ namespace {
 using Lock = std::unique_lock<std::mutex>;
 constexpr std::int64_t kBoundariesPerUnit = 16;
 
-bool communicates(Stream stream) {
+bool on_progress_thread(Stream stream) {
   return stream == Stream::kP2p || stream == Stream::kReduce || stream == Stream::kGather;
 }
 
@@ -59,7 +59,7 @@ struct RankRunner::HostConsumer {
     inlined(list, [] {});
   }
   void on_release(const InstructionList& list, const Instruction& i) {
-    if (communicates(i.stream)) {
+    if (on_progress_thread(i.stream)) {
       r.enqueue(index);
     } else {
       inlined(list, [] {});
@@ -136,7 +136,7 @@ ProgramTrace RankRunner::run(const ProgramCall& call) {
     if (texts.empty()) {
       texts.resize(l.instructions.size());
       for (std::size_t i = 0; i < texts.size(); ++i) {
-        if (communicates(l.instructions[i].stream)) texts[i] = to_text(l, InstructionId(i));
+        if (on_progress_thread(l.instructions[i].stream)) texts[i] = to_text(l, InstructionId(i));
       }
     }
     if (call_.record) sample_memory(Clock::now());

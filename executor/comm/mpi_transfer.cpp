@@ -1,12 +1,9 @@
 #include "executor/comm/mpi_transfer.h"
 
-#include <sched.h>
-#include <sys/prctl.h>
-
 #include <algorithm>
 #include <memory>
-#include <thread>
 
+#include "executor/comm/poll_pause.h"
 #include "executor/error.h"
 #include "planner/core/check.h"
 
@@ -17,13 +14,6 @@ using Clock = std::chrono::steady_clock;
 
 /// MPI counts are int; longer payloads travel in pieces of this many bytes.
 constexpr std::int64_t kPiece = std::int64_t{1} << 30;
-/// Polls that only yield, before polls that sleep: a partner is usually there or far away.
-constexpr int kYields = 40;
-/// Sleeps are a fraction of the time waited so far, within bounds: a late partner costs little
-/// more time than it took, and waiting ranks leave the cores to those that compute.
-constexpr int kSleepFraction = 8;
-constexpr Clock::duration kShortestSleep = std::chrono::microseconds(30);
-constexpr Clock::duration kLongestSleep = std::chrono::microseconds(500);
 
 std::string text_of(const TransferHeader& h) {
   const auto kind = static_cast<InstructionKind>(h.kind);
@@ -52,8 +42,7 @@ class Transfers {
 
   Clock::time_point run() {
     std::size_t left = active_.size();
-    Clock::time_point last_progress = Clock::now();
-    int idle_polls = 0;
+    PollPause idle;
     while (left > 0) {
       bool moved = false;
       for (Active& a : active_) {
@@ -64,10 +53,9 @@ class Transfers {
         if (a.progress == Progress::kDone) --left;
       }
       if (moved) {
-        last_progress = Clock::now();
-        idle_polls = 0;
+        idle.restart();
       } else if (left > 0) {
-        pause(idle_polls++, last_progress);
+        pause(idle);
       }
     }
     limits_.awaiting->store(-1, std::memory_order_relaxed);
@@ -154,8 +142,8 @@ class Transfers {
     return true;
   }
 
-  void pause(int idle_polls, Clock::time_point last_progress) {
-    if (idle_polls == 0) {
+  void pause(PollPause& idle) {
+    if (idle.pauses() == 0) {
       // Rank of the first receive that misses something, else of the first send.
       int awaited = -1;
       for (const bool sends : {true, false}) {
@@ -168,14 +156,8 @@ class Transfers {
       }
       limits_.awaiting->store(awaited, std::memory_order_relaxed);
     }
-    if (idle_polls < kYields) {
-      ::sched_yield();
-      return;
-    }
-    if (idle_polls == kYields) ::prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);
-    const Clock::duration waited = Clock::now() - last_progress;
-    std::this_thread::sleep_for(std::clamp(waited / kSleepFraction, kShortestSleep, kLongestSleep));
-    if (std::chrono::duration<double>(waited).count() > limits_.deadline_seconds) {
+    idle.pause();
+    if (idle.waited_seconds() > limits_.deadline_seconds) {
       const int awaited = limits_.awaiting->load(std::memory_order_relaxed);
       throw error(FailureKind::kStalled, awaited,
                   "nothing came from rank " + std::to_string(awaited) + " for " +

@@ -5,10 +5,10 @@
 #include <string>
 
 #include "planner/core/dtype.h"
+#include "planner/core/optimizer.h"
 
 namespace bayplan {
 
-enum class OptimizerKind : std::uint8_t { kAdamW };
 enum class AttentionKind : std::uint8_t { kAuto, kFlash };
 
 struct TrainingJob {
@@ -23,6 +23,7 @@ struct TrainingJob {
   double beta1 = 0.9;
   double beta2 = 0.95;
   double epsilon = 1e-8;
+  double momentum = 0.9;   // of sgd-momentum
   double clip_norm = 1.0;  // 0 = off
   double dropout = 0.0;
   std::uint64_t seed = 0;

@@ -161,6 +161,7 @@ Status check_job(const Plan& plan, const ModelGraph& graph) {
   for (const auto& [name, value] :
        {std::pair<const char*, double>{"/job/learning_rate", job.learning_rate},
         {"/job/weight_decay", job.weight_decay},
+        {"/job/momentum", job.momentum},
         {"/job/clip_norm", job.clip_norm}}) {
     if (!(value >= 0.0 && std::isfinite(value))) {
       return plan_error("bad-number", name, "must be finite and not negative",

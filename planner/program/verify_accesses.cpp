@@ -57,10 +57,6 @@ class AccessCheck {
     return program().parameter_groups[g.index()];
   }
   bool sharded(ParameterGroupId g) const { return degree(program().mesh, group(g).shard_axes) > 1; }
-  bool holds(BufferRole role, ParameterGroupId g) const {
-    return std::any_of(p_.rank_class.buffers.begin(), p_.rank_class.buffers.end(),
-                       [&](const Buffer& b) { return b.role == role && b.parameter_group == g; });
-  }
   void report(Violation v, std::int32_t i, const std::string& message) {
     findings_.add(v, p_.kind, p_.rank, InstructionId(i), describe(p_.list, i) + ' ' + message);
   }
@@ -86,7 +82,7 @@ class AccessCheck {
   }
   void want_state(ParameterGroupId g, Modes modes, Part part = Part::kWhole) {
     for (BufferRole role : {BufferRole::kMaster, BufferRole::kMoment1, BufferRole::kMoment2}) {
-      if (holds(role, g)) want(role, g, modes, part);
+      if (keeps(program(), group(g), role)) want(role, g, modes, part);
     }
   }
   void want_workspace(std::int64_t bytes) {
@@ -304,7 +300,8 @@ class AccessCheck {
     want(BufferRole::kScalars, {}, kR);
     want(BufferRole::kGradients, g, kR, part);
     want_state(g, kU);
-    want(BufferRole::kParameters, g, holds(BufferRole::kMaster, g) ? kW : kU, part);
+    want(BufferRole::kParameters, g, keeps(program(), group(g), BufferRole::kMaster) ? kW : kU,
+         part);
     return true;
   }
 

@@ -74,7 +74,7 @@ def jobs_that_do_not_divide():
 
 def what_is_not_modelled_is_refused():
     for option in [("--tp", "2"), ("--cp", "2"), ("--ep", "2"), ("--zero", "2"), ("--zero", "3"),
-                   ("--offload", "optimizer"), ("--recompute", "full"), ("--optimizer", "sgd"),
+                   ("--offload", "optimizer"), ("--recompute", "full"), ("--optimizer", "lion"),
                    ("--precision", "fp16"), ("--precision", "fp8:tensorwise"), ("--grad-dtype", "bf16"),
                    ("--attention", "unfused"), ("--schedule", "zb-h3"),
                    ("--grad-reduce", "micro-batch"), ("--task", "lora:8"), ("--runtime", "megatron-lm"),

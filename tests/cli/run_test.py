@@ -63,6 +63,28 @@ def layouts_agree_bitwise():
     equal(sharded["state_hash"], two["state_hash"])
 
 
+def optimizers_train_and_keep_their_own_state():
+    with Folder() as folder:
+        hashes = set()
+        text = folder.file("text.txt", "in the beginning was the word. " * 400)
+        for optimizer, rate, kinds in [("adamw", 0.01, {"moment1", "moment2", "step", "weights"}),
+                                       ("adam", 0.01, {"moment1", "moment2", "step", "weights"}),
+                                       ("sgd", 0.1, {"step", "weights"}),
+                                       ("sgd-momentum", 0.1, {"moment1", "step", "weights"})]:
+            state = folder.file("state.safetensors")
+            arguments = ("run", TINY, "localhost:2", "--optimizer", optimizer, "--lr", rate, "--data", text, "--steps", "10",
+                         "--json")
+            whole = ok(*arguments, "--dump-state", state).json()
+            equal(whole["job"]["optimizer"], optimizer)
+            check(whole["losses"][-1] < whole["losses"][0], f"{optimizer}: {whole['losses']}")
+            equal(ok(*arguments, "--zero", "1").json()["state_hash"], whole["state_hash"], optimizer)
+            hashes.add(whole["state_hash"])
+            with open(state, "rb") as f:
+                header = json.loads(f.read(int.from_bytes(f.read(8), "little")))
+            equal({name.split("/")[0] for name in header if name != "__metadata__"}, kinds, optimizer)
+        equal(len(hashes), 4, "four optimizers, four results")
+
+
 def out_folder_holds_the_run():
     with Folder() as folder:
         text = folder.file("text.txt", "in the beginning was the word. " * 400)
@@ -134,5 +156,6 @@ def dumped_state_is_safetensors():
 
 
 need = [need_executor]
-main(need + [run_says_what_scripts_read, layouts_agree_bitwise, out_folder_holds_the_run, bad_data_and_outputs,
+main(need + [run_says_what_scripts_read, layouts_agree_bitwise,
+             optimizers_train_and_keep_their_own_state, out_folder_holds_the_run, bad_data_and_outputs,
              what_does_not_fit_is_not_started, dumped_state_is_safetensors])

@@ -74,7 +74,10 @@ Status set_precision(const GivenOptions& given, const Cluster& cluster, Training
 Status set_job(const GivenOptions& given, Subject& subject, TrainingJob& job) {
   BAYPLAN_RETURN_IF_ERROR(set_seq(given, subject, job));
   BAYPLAN_RETURN_IF_ERROR(set_precision(given, subject.cluster, job));
-  BAYPLAN_RETURN_IF_ERROR(given.word("--optimizer", {"adamw"}));
+  std::vector<std::string> optimizers;
+  for (const OptimizerSpec& spec : kOptimizers) optimizers.emplace_back(spec.name);
+  BAYPLAN_TRY(optimizer, given.word("--optimizer", optimizers));
+  if (optimizer) job.optimizer = *parse_optimizer(*optimizer);
   BAYPLAN_TRY(attention, given.word("--attention", {"auto", "flash"}));
   if (attention == "flash") job.attention = AttentionKind::kFlash;
   BAYPLAN_TRY(steps, given.count("--steps", 1, kMostSteps));

@@ -195,11 +195,13 @@ Outcome run_run(const RunArguments& arguments, bool json) {
   if (!json && speaks) {
     const TrainingJob& job = answer.plan.job;
     fmt::print(
-        "running  {} on {}\nlayout   {}\njob      global batch {}, lr {}, weight decay {}, clip "
+        "running  {} on {}\nlayout   {}\njob      {}, global batch {}, lr {}, weight decay {}, "
+        "clip "
         "{}, dropout {}, "
         "seed {}, {} steps\n\n",
-        answer.plan.model, answer.plan.cluster, layout_text(answer.plan), job.global_batch,
-        job.learning_rate, job.weight_decay, job.clip_norm, job.dropout, job.seed, options.steps);
+        answer.plan.model, answer.plan.cluster, layout_text(answer.plan),
+        optimizer_spec(job.optimizer).name, job.global_batch, job.learning_rate, job.weight_decay,
+        job.clip_norm, job.dropout, job.seed, options.steps);
     std::fflush(stdout);
   }
   std::optional<Result<exec::LaunchedRun>> launched;

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "planner/core/dtype.h"
+#include "planner/core/learning_rate.h"
 #include "planner/core/optimizer.h"
 
 namespace bayplan {
@@ -18,7 +19,11 @@ struct TrainingJob {
   Precision precision;
   OptimizerKind optimizer = OptimizerKind::kAdamW;
   AttentionKind attention = AttentionKind::kAuto;
-  double learning_rate = 1e-3;
+  double learning_rate = 1e-3;  // the highest of the schedule, learning_rate.h
+  LearningRateSchedule lr_schedule = LearningRateSchedule::kConstant;
+  std::int64_t warmup_steps = 0;
+  std::int64_t decay_steps = 0;  // the last ones, of wsd only
+  double min_learning_rate = 0.0;
   double weight_decay = 0.1;
   double beta1 = 0.9;
   double beta2 = 0.95;

@@ -53,6 +53,7 @@ Result<std::vector<T>> read_list(const JsonCursor& at, Read&& read) {
 Result<TrainingJob> read_job(const JsonCursor& at) {
   TrainingJob job;
   std::string precision = "fp32", grad_dtype, optimizer = "adamw", attention = "auto";
+  std::string lr_schedule = "constant";
   ObjectReader r(at);
   r.required("seq", job.seq, count(kMostTokens));
   r.required("global_batch", job.global_batch, count(kMostSamples));
@@ -62,6 +63,11 @@ Result<TrainingJob> read_job(const JsonCursor& at) {
   r.optional("optimizer", optimizer, word(optimizer_names()));
   r.optional("attention", attention, word({"auto", "flash"}));
   r.optional("learning_rate", job.learning_rate, real(0.0, 1e6));
+  r.optional("lr_schedule", lr_schedule,
+             word({kLearningRateScheduleNames.begin(), kLearningRateScheduleNames.end()}));
+  r.optional("warmup_steps", job.warmup_steps, count(kMostSteps, 0));
+  r.optional("decay_steps", job.decay_steps, count(kMostSteps, 0));
+  r.optional("min_learning_rate", job.min_learning_rate, real(0.0, 1e6));
   r.optional("weight_decay", job.weight_decay, real(0.0, 1e6));
   r.optional("beta1", job.beta1, real(0.0, 1.0));
   r.optional("beta2", job.beta2, real(0.0, 1.0));
@@ -80,6 +86,7 @@ Result<TrainingJob> read_job(const JsonCursor& at) {
         fmt::format("write {}", dtype_name(job.precision.gradient)));
   }
   job.optimizer = *parse_optimizer(optimizer);
+  job.lr_schedule = *parse_learning_rate_schedule(lr_schedule);
   job.attention = attention == "flash" ? AttentionKind::kFlash : AttentionKind::kAuto;
   return job;
 }
@@ -236,6 +243,10 @@ ordered_json write_job(const TrainingJob& job) {
           {"optimizer", optimizer_spec(job.optimizer).name},
           {"attention", job.attention == AttentionKind::kFlash ? "flash" : "auto"},
           {"learning_rate", job.learning_rate},
+          {"lr_schedule", learning_rate_schedule_name(job.lr_schedule)},
+          {"warmup_steps", job.warmup_steps},
+          {"decay_steps", job.decay_steps},
+          {"min_learning_rate", job.min_learning_rate},
           {"weight_decay", job.weight_decay},
           {"beta1", job.beta1},
           {"beta2", job.beta2},

@@ -168,6 +168,11 @@ Status check_job(const Plan& plan, const ModelGraph& graph) {
                         "see `bayplan run --help`");
     }
   }
+  if (Status rate = check_learning_rate(job); !rate) {
+    Error error = rate.error();
+    error.where = "plan/job" + error.where;
+    return error;
+  }
   if (job.precision.compute == DType::kFp16) {
     return plan_error("unsupported-precision", "/job/precision", "fp16 cannot be lowered yet",
                       "use fp32, bf16 or fp64");

@@ -85,6 +85,30 @@ def optimizers_train_and_keep_their_own_state():
         equal(len(hashes), 4, "four optimizers, four results")
 
 
+def learning_rates_follow_the_schedule():
+    with Folder() as folder:
+        plan, out = folder.file("p.json"), folder.file("out")
+        ok("plan", TINY, "localhost:2", "--pp", "2", "--steps", "6", "--lr", "0.008", "--lr-schedule", "linear",
+           "--warmup-steps", "2", "-o", plan)
+        whole = ok("run", plan, "--synthetic", "--out", out, "--json").json()
+        with open(os.path.join(out, "metrics.jsonl")) as f:
+            rates = [json.loads(line)["learning_rate"] for line in f]
+        # Up by a half of 0.008 twice, then down by a quarter of it from step 2 on.
+        for got, expected in zip(rates, [0.004, 0.008, 0.008, 0.006, 0.004, 0.002], strict=True):
+            check(abs(got - expected) < 1e-12, f"{got} is not {expected}")
+        # The schedule is that of the plan: a shorter run is its beginning, a longer one is refused.
+        short = ok("run", plan, "--synthetic", "--steps", "4", "--json").json()
+        equal(short["losses"], whole["losses"][:4])
+        error = error_of("run", plan, "--synthetic", "--steps", "7")
+        equal((error["code"], error["where"]), ("bad-learning-rate", "--steps"))
+        # It is used: another schedule of the same first rate trains alike for one step only.
+        arguments = ("run", TINY, "localhost:1", "--synthetic", "--steps", "4", "--json")
+        constant = ok(*arguments).json()
+        cosine = ok(*arguments, "--lr-schedule", "cosine").json()
+        equal(cosine["losses"][:2], constant["losses"][:2])
+        check(cosine["losses"][2] != constant["losses"][2], str(cosine["losses"]))
+
+
 def out_folder_holds_the_run():
     with Folder() as folder:
         text = folder.file("text.txt", "in the beginning was the word. " * 400)
@@ -157,5 +181,6 @@ def dumped_state_is_safetensors():
 
 need = [need_executor]
 main(need + [run_says_what_scripts_read, layouts_agree_bitwise,
-             optimizers_train_and_keep_their_own_state, out_folder_holds_the_run, bad_data_and_outputs,
+             optimizers_train_and_keep_their_own_state,
+             learning_rates_follow_the_schedule, out_folder_holds_the_run, bad_data_and_outputs,
              what_does_not_fit_is_not_started, dumped_state_is_safetensors])

@@ -29,6 +29,13 @@ constexpr OptionRow kJobRows[] = {
     {"--steps", "N", "Optimizer steps (default: 1)"},
     {"--seed", "N", "Seed of initialisation, dropout and synthetic data (default: 0)"},
     {"--lr", "RATE", "Learning rate (default: 0.001)"},
+    {"--lr-schedule", "NAME",
+     "constant; linear or cosine down to --lr-min over the steps behind the warm-up; wsd: "
+     "constant, "
+     "then linear over the last --decay-steps (default: constant)"},
+    {"--warmup-steps", "N", "Steps in which the learning rate rises to --lr (default: 0)"},
+    {"--decay-steps", "N", "Last steps, in which wsd decays (default: none)"},
+    {"--lr-min", "RATE", "Where linear, cosine and wsd end (default: 0)"},
     {"--weight-decay", "W",
      "Weight decay; decoupled with adamw, else added to the gradient (default: 0.1)"},
     {"--clip", "NORM|off", "Global gradient norm limit (default: 1.0)"},
@@ -64,7 +71,6 @@ constexpr RestrictedRow kRestrictedRows[] = {
     {"--offload", "none", "offload to host memory or NVMe"},
     {"--runtime", "bayplan", "another runtime's habits"},
     {"--task", "pretrain", "another task"},
-    {"--lr-schedule", "constant", "a learning-rate schedule"},
     {"--zero-group", "dp", "sharding inside smaller groups"},
     {"--loss-scale", "1", "loss scaling"},
     {"--sequence-parallel", "", "sequence parallelism"},

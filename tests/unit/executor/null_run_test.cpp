@@ -9,8 +9,8 @@
 namespace bayplan::exec {
 namespace {
 
-using test::lower_tiny;
-using test::TinyPlan;
+using bayplan::test::lower_tiny;
+using bayplan::test::TinyPlan;
 
 Access access(int buffer, std::int64_t bytes, AccessMode mode) {
   return {BufferId(static_cast<std::int32_t>(buffer)), 0, bytes, mode, false};
@@ -75,7 +75,7 @@ bool contains(const std::vector<NullFault>& all, NullFault fault) {
 
 TEST(NullRun, LoweredProgramsMeanTheSameUnderEverySchedule) {
   for (std::uint64_t plan = 0; plan < 40; ++plan) {
-    const TinyPlan tiny = test::random_plan(plan);
+    const TinyPlan tiny = bayplan::test::random_plan(plan);
     const Program program = lower_tiny(tiny);
     for (int k = 0; k < kProgramKindCount; ++k) {
       const auto kind = static_cast<ProgramKind>(k);

@@ -179,8 +179,25 @@ def dumped_state_is_safetensors():
         check(any("attention" in name for name in header), str(list(header)[:5]))
 
 
+def dumped_states_are_compared():
+    with Folder() as folder:
+        one, piped, other = (folder.file(name) for name in ("one", "piped", "other"))
+        arguments = ("--synthetic", "--global-batch", "2", "--steps", "2", "--precision", "bf16")
+        ok("run", TINY, "localhost:1", *arguments, "--dump-state", one)
+        ok("run", TINY, "localhost:2", "--pp", "2", *arguments, "--dump-state", piped)
+        ok("run", TINY, "localhost:1", *arguments, "--seed", "1", "--dump-state", other)
+        answer = ok("compare-state", one, piped, "--json").json()
+        equal((answer["equal"], answer["only_in_a"], answer["only_in_b"]), (True, [], []))
+        equal({t["name"].split("/")[0] for t in answer["tensors"]}, {"weights", "master", "moment1", "moment2", "step"})
+        result = run("compare-state", one, other, "--json")
+        equal(result.code, 1)
+        differ = {t["name"].split("/")[0] for t in result.json()["tensors"] if t["max_abs"] > 0}
+        equal(differ, {"weights", "master", "moment1", "moment2"}, "the step is the same")
+
+
 need = [need_executor]
 main(need + [run_says_what_scripts_read, layouts_agree_bitwise,
              optimizers_train_and_keep_their_own_state,
              learning_rates_follow_the_schedule, out_folder_holds_the_run, bad_data_and_outputs,
-             what_does_not_fit_is_not_started, dumped_state_is_safetensors])
+             what_does_not_fit_is_not_started, dumped_state_is_safetensors,
+             dumped_states_are_compared])

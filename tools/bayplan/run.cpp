@@ -65,7 +65,7 @@ Status check_steps(const TrainingJob& job, std::int64_t steps) {
 
 std::string rate_text(const TrainingJob& job) {
   std::string text = fmt::format("lr {}", job.learning_rate);
-  if (job.warmup_steps > 0) text += fmt::format(" after {} steps of warm-up", job.warmup_steps);
+  if (job.warmup_steps > 0) text += fmt::format(", warm-up {}", job.warmup_steps);
   if (job.lr_schedule != LearningRateSchedule::kConstant) {
     text += fmt::format(", {} to {}", learning_rate_schedule_name(job.lr_schedule),
                         job.min_learning_rate);

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <type_traits>
 
 #include "executor/ops/op_arguments.h"
 #include "executor/ops/thread_team.h"
@@ -122,6 +123,60 @@ T* state(const ComputeCall& call, BufferRole role) {
   return access == nullptr ? nullptr : reinterpret_cast<T*>(access_data(call, *access));
 }
 
+/// One optimizer step over the flat slice of the call's group. T: type of the state.
+template <class T>
+void update_flat(const ComputeCall& call, int threads, T scale) {
+  const TrainingJob& job = call.program->job;
+  const ParameterGroup& group =
+      call.program->parameter_groups[call.instruction->parameter_group.index()];
+  const double weight_decay = group.weight_decay ? job.weight_decay : 0.0;
+  const bool has_master = job.precision.has_master;
+  const T* gradient = state<T>(call, BufferRole::kGradients);
+  T* master = state<T>(call, has_master ? BufferRole::kMaster : BufferRole::kParameters);
+  T* moment1 = state<T>(call, BufferRole::kMoment1);
+  T* moment2 = state<T>(call, BufferRole::kMoment2);
+  const OptimizerSpec& spec = optimizer_spec(group.optimizer);
+  BAYPLAN_CHECK(gradient != nullptr && master != nullptr && (moment1 != nullptr) == spec.moment1 &&
+                    (moment2 != nullptr) == spec.moment2,
+                "optimizer step without its state");
+
+  kernels::AdamOptions adam;
+  adam.lr = call.learning_rate;
+  adam.beta1 = job.beta1;
+  adam.beta2 = job.beta2;
+  adam.eps = job.epsilon;
+  adam.weight_decay = weight_decay;
+  adam.bias_correction1 = kernels::adam_bias_correction(job.beta1, call.step + 1);
+  adam.bias_correction2 = kernels::adam_bias_correction(job.beta2, call.step + 1);
+  const kernels::SgdOptions sgd{call.learning_rate, job.momentum, weight_decay};
+
+  // The kernels take a bf16 copy of the weights beside an fp32 master, and only there.
+  const auto update = [&](kernels::Range r, auto... weight) {
+    switch (group.optimizer) {
+      case OptimizerKind::kAdamW:
+        kernels::adamw_step(adam, &scale, gradient, master, moment1, moment2, weight..., r);
+        return;
+      case OptimizerKind::kAdam:
+        kernels::adam_step(adam, &scale, gradient, master, moment1, moment2, weight..., r);
+        return;
+      case OptimizerKind::kSgd:
+      case OptimizerKind::kSgdMomentum:
+        kernels::sgd_step(sgd, &scale, gradient, master, moment1, weight..., r);
+        return;
+    }
+  };
+  const Access* slice = find_access(call, BufferRole::kGradients);
+  const std::int64_t n = slice->bytes / dtype_size(job.precision.gradient);
+  // Flat work of about 50 µs a part; the update of an element does not depend on its place.
+  parallel_ranges(threads, n, 4 * kElementGrain, [&](kernels::Range r) {
+    if constexpr (std::is_same_v<T, double>) {
+      update(r);
+    } else {
+      update(r, has_master ? state<kernels::bf16>(call, BufferRole::kParameters) : nullptr);
+    }
+  });
+}
+
 }  // namespace
 
 void initialize_group(const ComputeCall& call, int threads) {
@@ -195,41 +250,15 @@ void sum_gradient_squares(const ComputeCall& call, int threads) {
 }
 
 bool update_group(const ComputeCall& call, int threads) {
-  const Program& program = *call.program;
-  const TrainingJob& job = program.job;
-  const ParameterGroup& group = program.parameter_groups[call.instruction->parameter_group.index()];
-  BAYPLAN_CHECK(job.precision.gradient == job.precision.state, "gradients have the state's type");
-  kernels::AdamWOptions options;
-  options.lr = call.learning_rate;
-  options.beta1 = job.beta1;
-  options.beta2 = job.beta2;
-  options.eps = job.epsilon;
-  options.weight_decay = group.weight_decay ? job.weight_decay : 0.0;
-  options.bias_correction1 = kernels::adamw_bias_correction(job.beta1, call.step + 1);
-  options.bias_correction2 = kernels::adamw_bias_correction(job.beta2, call.step + 1);
+  const Precision& precision = call.program->job.precision;
+  BAYPLAN_CHECK(precision.gradient == precision.state, "gradients have the state's type");
   const double scale = gradient_scale(call);
   if (!std::isfinite(scale)) return false;
-
-  const Access* moments = find_access(call, BufferRole::kMoment1);
-  BAYPLAN_CHECK(moments != nullptr, "optimizer step without moments");
-  const std::int64_t n = moments->bytes / dtype_size(job.precision.state);
-  // Flat work of about 50 µs a part; the update of an element does not depend on its place.
-  parallel_ranges(threads, n, 4 * kElementGrain, [&](kernels::Range r) {
-    if (job.precision.state == DType::kFp64) {
-      kernels::adamw_step(options, &scale, state<double>(call, BufferRole::kGradients),
-                          state<double>(call, BufferRole::kParameters),
-                          state<double>(call, BufferRole::kMoment1),
-                          state<double>(call, BufferRole::kMoment2), r);
-      return;
-    }
-    const float scale32 = static_cast<float>(scale);
-    const bool has_master = job.precision.has_master;
-    kernels::adamw_step(
-        options, &scale32, state<float>(call, BufferRole::kGradients),
-        state<float>(call, has_master ? BufferRole::kMaster : BufferRole::kParameters),
-        state<float>(call, BufferRole::kMoment1), state<float>(call, BufferRole::kMoment2),
-        has_master ? state<kernels::bf16>(call, BufferRole::kParameters) : nullptr, r);
-  });
+  if (precision.state == DType::kFp64) {
+    update_flat<double>(call, threads, scale);
+  } else {
+    update_flat<float>(call, threads, static_cast<float>(scale));
+  }
   return true;
 }
 

@@ -1,5 +1,5 @@
 // Parameters and optimizer state of one parameter group: initial values, the sum of squares for
-// clipping, and the AdamW update. For device_torch.cpp only.
+// clipping, and the optimizer update. For device_torch.cpp only.
 #pragma once
 
 #include "executor/device.h"

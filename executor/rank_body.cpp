@@ -71,7 +71,7 @@ class RankBody {
   void train_step(std::int64_t step) {
     const RunOptions& options = job_.options;
     ProgramCall call{.kind = ProgramKind::kTrainStep, .step = step};
-    call.learning_rate = job_.program.job.learning_rate;
+    call.learning_rate = learning_rate_at(job_.program.job, step);
     call.data = runner_.has_memory() ? &job_.train : nullptr;
     call.first_sample = options.first_sample + step * job_.program.job.global_batch;
     call.record = options.record_timeline && step >= options.steps - options.timeline_steps;
@@ -82,6 +82,7 @@ class RankBody {
     barrier(step);
     StepMetrics metrics;
     metrics.step = step;
+    metrics.learning_rate = call.learning_rate;
     metrics.seconds = std::chrono::duration<double>(Clock::now() - start).count();
     metrics.tokens_per_second = static_cast<double>(job_.tokens()) / metrics.seconds;
     if (call.record) {

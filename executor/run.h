@@ -32,6 +32,7 @@ struct StepMetrics {
   std::int64_t step = 0;
   double loss = 0.0;       // mean over tokens
   double grad_norm = 0.0;  // of the mean gradient, before clipping
+  double learning_rate = 0.0;
   double seconds = 0.0;
   double tokens_per_second = 0.0;
 };

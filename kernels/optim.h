@@ -1,6 +1,6 @@
-// Optimizer kernels on flat shards: AdamW in one pass over memory, and the fp64 sum of squares
-// that gradient clipping needs. Schedules, clipping coefficients and skipped steps are decided
-// by the caller.
+// Optimizer kernels on flat shards: AdamW, Adam and SGD in one pass over memory, and the fp64 sum
+// of squares that gradient clipping needs. Schedules, clipping coefficients and skipped steps are
+// decided by the caller.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,10 @@
 
 namespace bayplan::kernels {
 
-/// One step's AdamW coefficients, in double; each derived coefficient (1 - lr * weight_decay,
-/// 1 - beta1, lr / bias_correction1, ...) is formed in double and rounded once to the type of
-/// the update. bias_correction is 1 - beta^step, see adamw_bias_correction().
-struct AdamWOptions {
+/// One step's coefficients of AdamW and Adam, in double; each derived coefficient (1 - lr *
+/// weight_decay, 1 - beta1, lr / bias_correction1, ...) is formed in double and rounded once to the
+/// type of the update. bias_correction is 1 - beta^step, see adam_bias_correction().
+struct AdamOptions {
   double lr = 1e-3;
   double beta1 = 0.9;
   double beta2 = 0.999;
@@ -23,7 +23,7 @@ struct AdamWOptions {
 };
 
 /// 1 - beta^step, step counted from 1.
-double adamw_bias_correction(double beta, std::int64_t step);
+double adam_bias_correction(double beta, std::int64_t step);
 
 /// AdamW on a flat shard, one pass. With g = grad * grad_scale and decoupled decay first:
 ///   p *= 1 - lr wd;  m = b1 m + (1-b1) g;  v = b2 v + (1-b2) g^2;
@@ -34,12 +34,44 @@ double adamw_bias_correction(double beta, std::int64_t step);
 ///   master, m, v [n] in/out; for fp32 and fp64 training master is the weight itself
 ///   weight [n] out: nearest-even from master; may be null
 /// Arrays must not overlap. Returns false, leaving all untouched, when grad_scale is not finite.
-bool adamw_step(const AdamWOptions& options, const float* grad_scale, const float* grad,
+bool adamw_step(const AdamOptions& options, const float* grad_scale, const float* grad,
                 float* master, float* m, float* v, bf16* weight, Range elements);
-bool adamw_step(const AdamWOptions& options, const float* grad_scale, const bf16* grad,
+bool adamw_step(const AdamOptions& options, const float* grad_scale, const bf16* grad,
                 float* master, float* m, float* v, bf16* weight, Range elements);
-bool adamw_step(const AdamWOptions& options, const double* grad_scale, const double* grad,
+bool adamw_step(const AdamOptions& options, const double* grad_scale, const double* grad,
                 double* master, double* m, double* v, Range elements);
+
+/// Adam with L2 regularisation on a flat shard: as adamw_step, but the decay joins the gradient
+/// and passes through both moments. With g = grad * grad_scale + wd p:
+///   m = b1 m + (1-b1) g;  v = b2 v + (1-b2) g^2;  p -= lr/bc1 * m / (sqrt(v)/sqrt(bc2) + eps)
+/// (Kingma and Ba 2015, in the form of torch.optim.Adam). Arrays and result as for adamw_step.
+bool adam_step(const AdamOptions& options, const float* grad_scale, const float* grad,
+               float* master, float* m, float* v, bf16* weight, Range elements);
+bool adam_step(const AdamOptions& options, const float* grad_scale, const bf16* grad, float* master,
+               float* m, float* v, bf16* weight, Range elements);
+bool adam_step(const AdamOptions& options, const double* grad_scale, const double* grad,
+               double* master, double* m, double* v, Range elements);
+
+/// Coefficients of SGD; each is rounded once to the type of the update.
+struct SgdOptions {
+  double lr = 1e-3;
+  double momentum = 0.0;
+  double weight_decay = 0.0;
+};
+
+/// SGD on a flat shard, one pass. With g = grad * grad_scale + wd p:
+///   buffer = momentum buffer + g;  p -= lr buffer
+/// (torch.optim.SGD without dampening or Nesterov; a buffer that starts as zeros makes the first
+/// step's buffer g, as there.)
+///   buffer [n] in/out; null: plain SGD, p -= lr g, and options.momentum is not read
+///   grad_scale, grad, master, weight: as for adamw_step
+/// Arrays must not overlap. Returns false, leaving all untouched, when grad_scale is not finite.
+bool sgd_step(const SgdOptions& options, const float* grad_scale, const float* grad, float* master,
+              float* buffer, bf16* weight, Range elements);
+bool sgd_step(const SgdOptions& options, const float* grad_scale, const bf16* grad, float* master,
+              float* buffer, bf16* weight, Range elements);
+bool sgd_step(const SgdOptions& options, const double* grad_scale, const double* grad,
+              double* master, double* buffer, Range elements);
 
 /// Elements in one block of sum_of_squares: 16 KiB of fp32, so that a block stays in L1.
 inline constexpr std::int64_t kSumBlock = 4096;

@@ -41,7 +41,7 @@ TimedCall update_call() {
   const auto v = filled<S>(kStateElements, S(0));
   const auto weight =
       filled<kernels::bf16>(std::is_same_v<W, kernels::bf16> ? kStateElements : 1, {});
-  kernels::AdamWOptions options;
+  kernels::AdamOptions options;
   options.weight_decay = 0.1;
   return [=](std::int64_t) {
     const S scale = S(1);

@@ -88,8 +88,7 @@ std::vector<Located> locate_tensors(const Program& program) {
   for (std::size_t g = 0; g < program.parameter_groups.size(); ++g) {
     const ParameterGroup& group = program.parameter_groups[g];
     for (const BufferRole role : kStateRoles) {
-      if (role != BufferRole::kParameters && !group.trainable) continue;
-      if (role == BufferRole::kMaster && !program.job.precision.has_master) continue;
+      if (!keeps(program, group, role)) continue;
       const DType dtype =
           role == BufferRole::kParameters ? group.dtype : state_dtype(program, role);
       const std::int64_t size = dtype_size(dtype);

@@ -61,6 +61,7 @@ void RunOutput::add(const StepMetrics& metrics) {
   const nlohmann::ordered_json line = {{"step", metrics.step},
                                        {"loss", metrics.loss},
                                        {"grad_norm", metrics.grad_norm},
+                                       {"learning_rate", metrics.learning_rate},
                                        {"tokens_per_second", metrics.tokens_per_second},
                                        {"seconds", metrics.seconds}};
   metrics_ << line.dump() << '\n' << std::flush;

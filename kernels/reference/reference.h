@@ -13,8 +13,13 @@
 
 namespace bayplan::kernels::reference {
 
-void adamw_step(const AdamWOptions& options, double grad_scale, const double* grad, double* p,
+void adamw_step(const AdamOptions& options, double grad_scale, const double* grad, double* p,
                 double* m, double* v, std::int64_t n);
+void adam_step(const AdamOptions& options, double grad_scale, const double* grad, double* p,
+               double* m, double* v, std::int64_t n);
+/// buffer: null without momentum.
+void sgd_step(const SgdOptions& options, double grad_scale, const double* grad, double* p,
+              double* buffer, std::int64_t n);
 double sum_of_squares(const double* x, std::int64_t n);
 
 void layer_norm_forward(double* y, double* mean, double* rstd, const double* x,

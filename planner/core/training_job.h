@@ -5,10 +5,11 @@
 #include <string>
 
 #include "planner/core/dtype.h"
+#include "planner/core/learning_rate.h"
+#include "planner/core/optimizer.h"
 
 namespace bayplan {
 
-enum class OptimizerKind : std::uint8_t { kAdamW };
 enum class AttentionKind : std::uint8_t { kAuto, kFlash };
 
 struct TrainingJob {
@@ -18,11 +19,16 @@ struct TrainingJob {
   Precision precision;
   OptimizerKind optimizer = OptimizerKind::kAdamW;
   AttentionKind attention = AttentionKind::kAuto;
-  double learning_rate = 1e-3;
+  double learning_rate = 1e-3;  // the highest of the schedule, learning_rate.h
+  LearningRateSchedule lr_schedule = LearningRateSchedule::kConstant;
+  std::int64_t warmup_steps = 0;
+  std::int64_t decay_steps = 0;  // the last ones, of wsd only
+  double min_learning_rate = 0.0;
   double weight_decay = 0.1;
   double beta1 = 0.9;
   double beta2 = 0.95;
   double epsilon = 1e-8;
+  double momentum = 0.9;   // of sgd-momentum
   double clip_norm = 1.0;  // 0 = off
   double dropout = 0.0;
   std::uint64_t seed = 0;

@@ -48,7 +48,7 @@ struct ThreadEfficiency {
 /// Streaming kernels, one thread per worker and every core busy.
 struct StreamRates {
   DType dtype{};               // compute dtype of the job
-  double update_elements = 0;  // optimizer_step, elements per second
+  double update_elements = 0;  // AdamW, elements per second
   double norm_elements = 0;    // gradient_norm
   double sum_bytes = 0;        // two contributions summed: bytes read and written per second
   friend bool operator==(const StreamRates&, const StreamRates&) = default;

@@ -32,6 +32,11 @@ auto text() {
 auto flag() {
   return [](const JsonCursor& c) { return c.boolean(); };
 }
+std::vector<std::string> optimizer_names() {
+  std::vector<std::string> names;
+  for (const OptimizerSpec& spec : kOptimizers) names.emplace_back(spec.name);
+  return names;
+}
 auto word(std::vector<std::string> known) {
   return [known = std::move(known)](const JsonCursor& c) { return c.one_of(known); };
 }
@@ -50,19 +55,26 @@ Result<std::vector<T>> read_list(const JsonCursor& at, Read&& read) {
 Result<TrainingJob> read_job(const JsonCursor& at) {
   TrainingJob job;
   std::string precision = "fp32", grad_dtype, optimizer = "adamw", attention = "auto";
+  std::string lr_schedule = "constant";
   ObjectReader r(at);
   r.required("seq", job.seq, count(kMostTokens));
   r.required("global_batch", job.global_batch, count(kMostSamples));
   r.required("micro_batch", job.micro_batch, count(kMostSamples));
   r.optional("precision", precision, word({"fp64", "fp32", "bf16"}));
   r.optional("grad_dtype", grad_dtype, word({"fp64", "fp32"}));
-  r.optional("optimizer", optimizer, word({"adamw"}));
+  r.optional("optimizer", optimizer, word(optimizer_names()));
   r.optional("attention", attention, word({"auto", "flash"}));
   r.optional("learning_rate", job.learning_rate, real(0.0, 1e6));
+  r.optional("lr_schedule", lr_schedule,
+             word({kLearningRateScheduleNames.begin(), kLearningRateScheduleNames.end()}));
+  r.optional("warmup_steps", job.warmup_steps, count(kMostSteps, 0));
+  r.optional("decay_steps", job.decay_steps, count(kMostSteps, 0));
+  r.optional("min_learning_rate", job.min_learning_rate, real(0.0, 1e6));
   r.optional("weight_decay", job.weight_decay, real(0.0, 1e6));
   r.optional("beta1", job.beta1, real(0.0, 1.0));
   r.optional("beta2", job.beta2, real(0.0, 1.0));
   r.optional("epsilon", job.epsilon, real(0.0, 1.0));
+  r.optional("momentum", job.momentum, real(0.0, 1.0));
   r.optional("clip_norm", job.clip_norm, real(0.0, 1e12));
   r.optional("dropout", job.dropout, real(0.0, 0.999));
   r.optional("seed", job.seed, count(std::numeric_limits<std::int64_t>::max(), 0));
@@ -75,6 +87,8 @@ Result<TrainingJob> read_job(const JsonCursor& at) {
         fmt::format("grad_dtype {} with precision {} is not modelled", grad_dtype, precision),
         fmt::format("write {}", dtype_name(job.precision.gradient)));
   }
+  job.optimizer = *parse_optimizer(optimizer);
+  job.lr_schedule = *parse_learning_rate_schedule(lr_schedule);
   job.attention = attention == "flash" ? AttentionKind::kFlash : AttentionKind::kAuto;
   return job;
 }
@@ -251,13 +265,18 @@ ordered_json write_job(const TrainingJob& job) {
           {"micro_batch", job.micro_batch},
           {"precision", dtype_name(job.precision.compute)},
           {"grad_dtype", dtype_name(job.precision.gradient)},
-          {"optimizer", "adamw"},
+          {"optimizer", optimizer_spec(job.optimizer).name},
           {"attention", job.attention == AttentionKind::kFlash ? "flash" : "auto"},
           {"learning_rate", job.learning_rate},
+          {"lr_schedule", learning_rate_schedule_name(job.lr_schedule)},
+          {"warmup_steps", job.warmup_steps},
+          {"decay_steps", job.decay_steps},
+          {"min_learning_rate", job.min_learning_rate},
           {"weight_decay", job.weight_decay},
           {"beta1", job.beta1},
           {"beta2", job.beta2},
           {"epsilon", job.epsilon},
+          {"momentum", job.momentum},
           {"clip_norm", job.clip_norm},
           {"dropout", job.dropout},
           {"seed", job.seed},

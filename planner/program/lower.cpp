@@ -155,11 +155,17 @@ Status check_job(const Plan& plan, const ModelGraph& graph) {
   for (const auto& [name, value] :
        {std::pair<const char*, double>{"/job/learning_rate", job.learning_rate},
         {"/job/weight_decay", job.weight_decay},
+        {"/job/momentum", job.momentum},
         {"/job/clip_norm", job.clip_norm}}) {
     if (!(value >= 0.0 && std::isfinite(value))) {
       return plan_error("bad-number", name, "must be finite and not negative",
                         "see `bayplan run --help`");
     }
+  }
+  if (Status rate = check_learning_rate(job); !rate) {
+    Error error = rate.error();
+    error.where = "plan/job" + error.where;
+    return error;
   }
   if (job.precision.compute == DType::kFp16) {
     return plan_error("unsupported-precision", "/job/precision", "fp16 cannot be lowered yet",
@@ -173,6 +179,19 @@ Status check_job(const Plan& plan, const ModelGraph& graph) {
     return plan_error("bad-prefetch", "/prefetch",
                       "must be 0 to " + number(kMostPrefetch) + ", is " + number(plan.prefetch),
                       "1 gathers the next unit while one computes");
+  }
+  return {};
+}
+
+Status check_offload(const Plan& plan) {
+  const OptimizerSpec& optimizer = optimizer_spec(plan.job.optimizer);
+  if (plan.offload.optimizer && !plan.job.precision.has_master && !optimizer.moment1 &&
+      !optimizer.moment2) {
+    return plan_error("nothing-to-offload", "/offload",
+                      std::string(optimizer.name) + " in " +
+                          std::string(dtype_name(plan.job.precision.compute)) +
+                          " keeps neither moments nor master weights",
+                      "leave optimizer out of --offload");
   }
   return {};
 }
@@ -250,6 +269,7 @@ Status check_plan(const Plan& plan, const ModelGraph& graph, const Cluster& clus
   BAYPLAN_RETURN_IF_ERROR(check_batch(plan));
   BAYPLAN_RETURN_IF_ERROR(check_stages(plan, graph));
   BAYPLAN_RETURN_IF_ERROR(check_job(plan, graph));
+  BAYPLAN_RETURN_IF_ERROR(check_offload(plan));
   BAYPLAN_RETURN_IF_ERROR(check_recompute(plan, graph));
   BAYPLAN_RETURN_IF_ERROR(check_graph(graph));
   return check_magnitude(plan, graph);

@@ -1,6 +1,7 @@
 // Persistent buffers: parameters, master weights, moments, scalars and the workspace. They sit
 // below all transient buffers of the arena.
 #include <algorithm>
+#include <utility>
 
 #include "planner/program/lowering.h"
 
@@ -32,11 +33,12 @@ void pass_state(Lowering& lowering, ClassDraft& c) {
     const std::int64_t state = group.shard_elements * dtype_size(precision.state);
     c.parameters[g.index()] = add_state(c, BufferRole::kParameters, g,
                                         group.parameter_elements * dtype_size(group.dtype));
-    if (!group.trainable) continue;
-    if (precision.has_master)
-      c.master[g.index()] = add_state(c, BufferRole::kMaster, g, state, group.state_tier);
-    c.moment1[g.index()] = add_state(c, BufferRole::kMoment1, g, state, group.state_tier);
-    c.moment2[g.index()] = add_state(c, BufferRole::kMoment2, g, state, group.state_tier);
+    for (const auto& [role, table] : {std::pair{BufferRole::kMaster, &c.master},
+                                      {BufferRole::kMoment1, &c.moment1},
+                                      {BufferRole::kMoment2, &c.moment2}}) {
+      if (keeps(program, group, role))
+        (*table)[g.index()] = add_state(c, role, g, state, group.state_tier);
+    }
   }
   c.scalars = add_state(c, BufferRole::kScalars, {},
                         static_cast<std::int64_t>((1 + groups) * sizeof(double)));

@@ -205,6 +205,32 @@ ByteInterval touched_bytes(const Program& program, int rank, const Instruction& 
   return {begin, begin + access.bytes};
 }
 
+bool keeps(const Program& program, const ParameterGroup& group, BufferRole role) {
+  switch (role) {
+    case BufferRole::kParameters:
+      return true;
+    case BufferRole::kGradients:
+      return group.trainable;
+    case BufferRole::kMaster:
+      return group.trainable && program.job.precision.has_master;
+    case BufferRole::kMoment1:
+      return group.trainable && optimizer_spec(group.optimizer).moment1;
+    case BufferRole::kMoment2:
+      return group.trainable && optimizer_spec(group.optimizer).moment2;
+    case BufferRole::kActivation:
+    case BufferRole::kSaved:
+    case BufferRole::kActivationGradient:
+    case BufferRole::kLogits:
+    case BufferRole::kWorkspace:
+    case BufferRole::kGatheredParameters:
+    case BufferRole::kUnitGradients:
+    case BufferRole::kRecomputed:
+    case BufferRole::kScalars:
+      break;
+  }
+  return false;
+}
+
 DType state_dtype(const Program& program, BufferRole role) {
   const Precision& precision = program.job.precision;
   switch (role) {

@@ -180,6 +180,10 @@ struct ByteInterval {
 ByteInterval touched_bytes(const Program& program, int rank, const Instruction& instruction,
                            const Access& access);
 
+/// Whether a parameter group keeps a buffer of this role: all keep parameters, trainable ones also
+/// gradients, master weights where the precision has them, and the moments of their optimizer.
+bool keeps(const Program& program, const ParameterGroup& group, BufferRole role);
+
 /// Element type of a buffer that collectives may sum or gather (parameters, gradients, optimizer
 /// state, scalars). Unit buffers mix types and are moved as bytes.
 DType state_dtype(const Program& program, BufferRole role);

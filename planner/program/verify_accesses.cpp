@@ -56,10 +56,6 @@ class AccessCheck {
     return program().parameter_groups[g.index()];
   }
   bool sharded(ParameterGroupId g) const { return degree(program().mesh, group(g).shard_axes) > 1; }
-  bool holds(BufferRole role, ParameterGroupId g) const {
-    return std::any_of(p_.rank_class.buffers.begin(), p_.rank_class.buffers.end(),
-                       [&](const Buffer& b) { return b.role == role && b.parameter_group == g; });
-  }
   void report(Violation v, std::int32_t i, const std::string& message) {
     findings_.add(v, p_.kind, p_.rank, InstructionId(i), describe(p_.list, i) + ' ' + message);
   }
@@ -86,7 +82,7 @@ class AccessCheck {
   }
   void want_state(ParameterGroupId g, Modes modes, Part part = Part::kWhole) {
     for (BufferRole role : {BufferRole::kMaster, BufferRole::kMoment1, BufferRole::kMoment2}) {
-      if (!holds(role, g)) continue;
+      if (!keeps(program(), group(g), role)) continue;
       want(role, g, modes, part);
       wanted_.back().tier = group(g).state_tier;
     }
@@ -419,7 +415,7 @@ class AccessCheck {
   bool define_step(const Instruction& i) {
     const ParameterGroupId g = i.parameter_group;
     if (!g.valid() || !group(g).trainable) return false;
-    const Modes modes = holds(BufferRole::kMaster, g) ? kW : kU;
+    const Modes modes = keeps(program(), group(g), BufferRole::kMaster) ? kW : kU;
     want(BufferRole::kScalars, {}, kR);
     want_state(g, kU);
     if (group(g).state_tier == Tier::kHost) {

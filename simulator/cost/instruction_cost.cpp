@@ -41,6 +41,11 @@ double thread_speedup(const Calibration& calibration, OperatorKind kind, int thr
   return threads * slowdown * thread_efficiency(calibration, kind, threads, time.alone.value);
 }
 
+/// Bytes read plus bytes written.
+double moved_bytes(const Access& access) {
+  return static_cast<double>(access.bytes) * (access.mode == AccessMode::kUpdate ? 2.0 : 1.0);
+}
+
 }  // namespace
 
 StreamRates stream_rates(const Calibration& calibration, DType dtype) {
@@ -111,7 +116,7 @@ struct InstructionCoster {
     if (on_gpu_host && costs.device_.host_bandwidth.value > 0.0) {
       ComputeCost cost;
       cost.time =
-          to_picoseconds(Seconds(costs.moved_bytes(list, i) / costs.device_.host_bandwidth.value));
+          to_picoseconds(Seconds(costs.bytes_moved(list, i) / costs.device_.host_bandwidth.value));
       return cost;
     }
     return costs.finish(costs.streamed(costs.update_seconds(rank_class, list, i)));
@@ -202,12 +207,12 @@ ComputeCost InstructionCosts::finish(PhaseTime time) const {
 }
 
 /// Bytes that the instruction reads and writes.
-double InstructionCosts::moved_bytes(const InstructionList& list,
+double InstructionCosts::bytes_moved(const InstructionList& list,
                                      const Instruction& instruction) const {
   double bytes = 0.0;
   for (std::int32_t a = instruction.accesses.begin; a < instruction.accesses.end; ++a) {
     const Access& access = list.accesses[static_cast<std::size_t>(a)];
-    bytes += static_cast<double>(access.bytes) * (access.mode == AccessMode::kUpdate ? 2.0 : 1.0);
+    bytes += moved_bytes(access);
   }
   return bytes;
 }
@@ -215,7 +220,7 @@ double InstructionCosts::moved_bytes(const InstructionList& list,
 /// The same over the memory's rate.
 double InstructionCosts::touched(const InstructionList& list,
                                  const Instruction& instruction) const {
-  const double bytes = moved_bytes(list, instruction);
+  const double bytes = bytes_moved(list, instruction);
   const DeviceSpec& device = *device_.device;
   if (device_.calibration != nullptr) return bytes / device_.calibration->fill_bytes;
   return std::max(bytes / (device.memory_bandwidth.value * device.memory_efficiency),
@@ -256,7 +261,23 @@ double InstructionCosts::update_seconds(int rank_class, const InstructionList& l
                                         const Instruction& instruction) const {
   if (device_.calibration == nullptr || rates_.update_elements <= 0.0)
     return touched(list, instruction);
-  return gradient_elements(rank_class, list, instruction) / rates_.update_elements;
+  // Every update streams through memory: another optimizer than the measured AdamW takes time in
+  // proportion to the bytes that it moves.
+  const RankClass& c = program_->classes[static_cast<std::size_t>(rank_class)];
+  const Precision& precision = program_->job.precision;
+  const double elements = gradient_elements(rank_class, list, instruction);
+  double moved = 0.0;
+  for (std::int32_t a = instruction.accesses.begin; a < instruction.accesses.end; ++a) {
+    const Access& access = list.accesses[static_cast<std::size_t>(a)];
+    if (c.buffers[access.buffer.index()].role != BufferRole::kScalars) moved += moved_bytes(access);
+  }
+  // Gradient read; master (or the weights) and two moments updated; weights beside a master
+  // written.
+  const double measured =
+      elements *
+      static_cast<double>(dtype_size(precision.gradient) + 3 * 2 * dtype_size(precision.state) +
+                          (precision.has_master ? dtype_size(precision.compute) : 0));
+  return elements / rates_.update_elements * (measured > 0.0 ? moved / measured : 1.0);
 }
 
 double InstructionCosts::norm_seconds(int rank_class, const InstructionList& list,

@@ -54,7 +54,7 @@ class InstructionCosts {
                       const Instruction& instruction) const;
   double update_seconds(int rank_class, const InstructionList& list,
                         const Instruction& instruction) const;
-  double moved_bytes(const InstructionList& list, const Instruction& instruction) const;
+  double bytes_moved(const InstructionList& list, const Instruction& instruction) const;
   double touched(const InstructionList& list, const Instruction& instruction) const;
 
   const Program* program_;

@@ -18,7 +18,7 @@
 
 namespace {
 
-using bayplan::kernels::AdamWOptions;
+using bayplan::kernels::AdamOptions;
 using bayplan::kernels::bf16;
 using bayplan::kernels::Range;
 
@@ -72,10 +72,10 @@ void adamw(benchmark::State& state, bool bf16_weight) {
   const std::int64_t n = kParameters;
   Shard shard(n);
 
-  AdamWOptions options;
+  AdamOptions options;
   options.weight_decay = 0.1;
-  options.bias_correction1 = bayplan::kernels::adamw_bias_correction(options.beta1, 10);
-  options.bias_correction2 = bayplan::kernels::adamw_bias_correction(options.beta2, 10);
+  options.bias_correction1 = bayplan::kernels::adam_bias_correction(options.beta1, 10);
+  options.bias_correction2 = bayplan::kernels::adam_bias_correction(options.beta2, 10);
   const float grad_scale = 1.0f;
   float* const master = shard.master.mutable_data_ptr<float>();
   float* const m = shard.m.mutable_data_ptr<float>();

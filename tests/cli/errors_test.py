@@ -73,13 +73,14 @@ def jobs_that_do_not_divide():
 
 
 def what_is_not_modelled_is_refused():
-    for option in [("--tp", "2"), ("--cp", "2"), ("--ep", "2"), 
+    for option in [("--tp", "2"), ("--cp", "2"), ("--ep", "2"),
                    ("--offload", "optimizer@nvme"), ("--offload", "params"), ("--offload", "activations=0.5"),
-                   ("--recompute", "auto"), ("--optimizer", "sgd"),
+                   ("--recompute", "auto"), ("--optimizer", "lion"),
                    ("--precision", "fp16"), ("--precision", "fp8:tensorwise"), ("--grad-dtype", "bf16"),
                    ("--attention", "unfused"), ("--schedule", "zb-h3"),
-                   ("--grad-reduce", "never"), ("--reshard-after-forward", "maybe"), ("--task", "lora:8"), ("--runtime", "megatron-lm"),
-                   ("--lr-schedule", "cosine"), ("--zero-group", "4"), ("--sequence-parallel",),
+                   ("--grad-reduce", "never"), ("--reshard-after-forward", "maybe"), ("--task", "lora:8"),
+                   ("--runtime", "megatron-lm"),
+                   ("--lr-schedule", "polynomial"), ("--zero-group", "4"), ("--sequence-parallel",),
                    ("--bucket", "25MB"), ("--overlap", "all"), ("--loss-scale", "1024")]:
         for command in (["fit", "gpt2", "8xh200"], ["run", TINY, "localhost:1", "--synthetic"]):
             error = error_of(*command, *option)
@@ -92,9 +93,28 @@ def what_is_not_modelled_is_refused():
     equal(error_of("fit", "gpt2", "1xh200:4")["code"], "unsupported")
 
 
+def learning_rate_schedules_that_contradict_themselves():
+    for options, where, hint in [
+            (["--lr-schedule", "cosine", "--steps", "10", "--warmup-steps", "10"], "--warmup-steps", "--steps"),
+            (["--lr-schedule", "linear", "--steps", "10", "--decay-steps", "2"], "--decay-steps", "wsd"),
+            (["--decay-steps", "2"], "--decay-steps", "wsd"),
+            (["--lr-schedule", "wsd", "--steps", "10"], "--decay-steps", "--decay-steps N"),
+            (["--lr-schedule", "wsd", "--steps", "10", "--warmup-steps", "4", "--decay-steps", "7"], "--decay-steps",
+             "--steps"),
+            (["--lr-min", "1e-4"], "--lr-min", "--lr-schedule"),
+            (["--lr-schedule", "cosine", "--steps", "10", "--lr", "1e-4", "--lr-min", "1e-3"], "--lr-min", "--lr"),
+    ]:
+        error = error_of("fit", "gpt2", "h200", *options)
+        equal((error["code"], error["where"]), ("bad-learning-rate", where), str(options))
+        check(hint in error["hint"], str(error))
+    equal(error_of("fit", "gpt2", "h200", "--warmup-steps", "-1")["code"], "out-of-range")
+    ok("fit", "gpt2", "h200", "--warmup-steps", "100")
+
+
 def default_values_of_restricted_options_are_accepted():
     ok("fit", TINY, "2xh200", "--recompute", "none", "--offload", "none", "--tp", "1", "--runtime", "bayplan",
-       "--task", "pretrain", "--optimizer", "adamw", "--grad-reduce", "step", "--vp", "auto")
+       "--task", "pretrain", "--optimizer", "adamw", "--grad-reduce", "step", "--vp", "auto",
+       "--lr-schedule", "constant", "--warmup-steps", "0")
 
 
 def cluster_settings():
@@ -165,6 +185,7 @@ def plans():
         refused(lambda p: p["mesh"].update(dp=4), "world-size", ":/mesh")
         refused(lambda p: p["job"].update(micro_batch=3), "batch-not-divisible", ":/job/global_batch")
         refused(lambda p: p["stages"][0].update(zero=4), "out-of-range", ":/stages/0/zero")
+        refused(lambda p: p["job"].update(lr_schedule="linear", warmup_steps=1), "bad-learning-rate", ":/job/warmup_steps")
         # Hardware too slow for the clock ends in an error, not in a loop.
         slow = changed(lambda p: p["hardware"]["groups"][0]["device"].update(attention_efficiency=1e-320))
         equal(error_of("simulate", slow)["code"], "time-overflow")
@@ -238,5 +259,6 @@ def unwritable_outputs():
 
 
 main([bad_command_lines, unknown_presets_name_the_nearest, shapes_that_cannot_be, jobs_that_do_not_divide,
-      what_is_not_modelled_is_refused, default_values_of_restricted_options_are_accepted, cluster_settings,
+      what_is_not_modelled_is_refused, learning_rate_schedules_that_contradict_themselves,
+      default_values_of_restricted_options_are_accepted, cluster_settings,
       broken_files, plans, recompute, offload, schedules, unwritable_outputs])

@@ -82,6 +82,52 @@ def layouts_agree_bitwise():
     equal(result("localhost:2", "--dp", "2", "--zero", "3", "--grad-reduce", "step")["state_hash"], two["state_hash"])
 
 
+def optimizers_train_and_keep_their_own_state():
+    with Folder() as folder:
+        hashes = set()
+        text = folder.file("text.txt", "in the beginning was the word. " * 400)
+        for optimizer, rate, kinds in [("adamw", 0.01, {"moment1", "moment2", "step", "weights"}),
+                                       ("adam", 0.01, {"moment1", "moment2", "step", "weights"}),
+                                       ("sgd", 0.1, {"step", "weights"}),
+                                       ("sgd-momentum", 0.1, {"moment1", "step", "weights"})]:
+            state = folder.file("state.safetensors")
+            arguments = ("run", TINY, "localhost:2", "--optimizer", optimizer, "--lr", rate, "--data", text, "--steps", "10",
+                         "--json")
+            whole = ok(*arguments, "--dump-state", state).json()
+            equal(whole["job"]["optimizer"], optimizer)
+            check(whole["losses"][-1] < whole["losses"][0], f"{optimizer}: {whole['losses']}")
+            equal(ok(*arguments, "--zero", "1").json()["state_hash"], whole["state_hash"], optimizer)
+            hashes.add(whole["state_hash"])
+            with open(state, "rb") as f:
+                header = json.loads(f.read(int.from_bytes(f.read(8), "little")))
+            equal({name.split("/")[0] for name in header if name != "__metadata__"}, kinds, optimizer)
+        equal(len(hashes), 4, "four optimizers, four results")
+
+
+def learning_rates_follow_the_schedule():
+    with Folder() as folder:
+        plan, out = folder.file("p.json"), folder.file("out")
+        ok("plan", TINY, "localhost:2", "--pp", "2", "--steps", "6", "--lr", "0.008", "--lr-schedule", "linear",
+           "--warmup-steps", "2", "-o", plan)
+        whole = ok("run", plan, "--synthetic", "--out", out, "--json").json()
+        with open(os.path.join(out, "metrics.jsonl")) as f:
+            rates = [json.loads(line)["learning_rate"] for line in f]
+        # Up by a half of 0.008 twice, then down by a quarter of it from step 2 on.
+        for got, expected in zip(rates, [0.004, 0.008, 0.008, 0.006, 0.004, 0.002], strict=True):
+            check(abs(got - expected) < 1e-12, f"{got} is not {expected}")
+        # The schedule is that of the plan: a shorter run is its beginning, a longer one is refused.
+        short = ok("run", plan, "--synthetic", "--steps", "4", "--json").json()
+        equal(short["losses"], whole["losses"][:4])
+        error = error_of("run", plan, "--synthetic", "--steps", "7")
+        equal((error["code"], error["where"]), ("bad-learning-rate", "--steps"))
+        # It is used: another schedule of the same first rate trains alike for one step only.
+        arguments = ("run", TINY, "localhost:1", "--synthetic", "--steps", "4", "--json")
+        constant = ok(*arguments).json()
+        cosine = ok(*arguments, "--lr-schedule", "cosine").json()
+        equal(cosine["losses"][:2], constant["losses"][:2])
+        check(cosine["losses"][2] != constant["losses"][2], str(cosine["losses"]))
+
+
 def out_folder_holds_the_run():
     with Folder() as folder:
         text = folder.file("text.txt", "in the beginning was the word. " * 400)
@@ -152,6 +198,25 @@ def dumped_state_is_safetensors():
         check(any("attention" in name for name in header), str(list(header)[:5]))
 
 
+def dumped_states_are_compared():
+    with Folder() as folder:
+        one, piped, other = (folder.file(name) for name in ("one", "piped", "other"))
+        arguments = ("--synthetic", "--global-batch", "2", "--steps", "2", "--precision", "bf16")
+        ok("run", TINY, "localhost:1", *arguments, "--dump-state", one)
+        ok("run", TINY, "localhost:2", "--pp", "2", *arguments, "--dump-state", piped)
+        ok("run", TINY, "localhost:1", *arguments, "--seed", "1", "--dump-state", other)
+        answer = ok("compare-state", one, piped, "--json").json()
+        equal((answer["equal"], answer["only_in_a"], answer["only_in_b"]), (True, [], []))
+        equal({t["name"].split("/")[0] for t in answer["tensors"]}, {"weights", "master", "moment1", "moment2", "step"})
+        result = run("compare-state", one, other, "--json")
+        equal(result.code, 1)
+        differ = {t["name"].split("/")[0] for t in result.json()["tensors"] if t["max_abs"] > 0}
+        equal(differ, {"weights", "master", "moment1", "moment2"}, "the step is the same")
+
+
 need = [need_executor]
-main(need + [run_says_what_scripts_read, layouts_agree_bitwise, out_folder_holds_the_run, bad_data_and_outputs,
-             what_does_not_fit_is_not_started, dumped_state_is_safetensors])
+main(need + [run_says_what_scripts_read, layouts_agree_bitwise,
+             optimizers_train_and_keep_their_own_state,
+             learning_rates_follow_the_schedule, out_folder_holds_the_run, bad_data_and_outputs,
+             what_does_not_fit_is_not_started, dumped_state_is_safetensors,
+             dumped_states_are_compared])

@@ -20,7 +20,8 @@ std::string to_string(const TinyPlan& p) {
          (p.mixed_zero ? " last stage otherwise" : "") + ' ' + p.schedule + " x " +
          std::to_string(p.chunks) + (p.tied ? " tied" : " untied") +
          (p.llama ? " llama" : " gpt2") + " layers " + std::to_string(p.layers) +
-         (p.bf16 ? " bf16" : " fp32") + (p.dropout ? " dropout" : "");
+         (p.bf16 ? " bf16" : " fp32") + (p.dropout ? " dropout " : " ") +
+         std::string(optimizer_spec(p.optimizer).name);
 }
 
 TinyPlan random_plan(std::uint64_t seed) {
@@ -52,6 +53,9 @@ TinyPlan random_plan(std::uint64_t seed) {
   p.layers = std::max(p.pp * p.chunks - 2, draw(1, 3));
   p.bf16 = draw(0, 2) == 0;
   p.dropout = draw(0, 3) == 0;
+  p.optimizer = static_cast<OptimizerKind>(draw(0, static_cast<int>(kOptimizers.size()) - 1));
+  const OptimizerSpec& optimizer = optimizer_spec(p.optimizer);
+  if (!p.bf16 && !optimizer.moment1 && !optimizer.moment2) p.offload.optimizer = false;
   return p;
 }
 
@@ -91,6 +95,7 @@ Program lower_tiny(const TinyPlan& tiny) {
   plan.job.micro_batch = 1;
   plan.job.global_batch = static_cast<std::int64_t>(tiny.micro_batches) * tiny.dp;
   plan.job.precision = precision_of(tiny.bf16 ? DType::kBf16 : DType::kFp32);
+  plan.job.optimizer = tiny.optimizer;
   plan.job.dropout = tiny.dropout ? 0.1 : 0.0;
   plan.stages = even_stages(graph, tiny.pp * tiny.chunks, tiny.zero);
   if (tiny.mixed_zero) plan.stages.back().zero = 3 - tiny.zero;

@@ -28,13 +28,14 @@ struct TinyPlan {
   int layers = 2;
   bool bf16 = false;
   bool dropout = false;
+  OptimizerKind optimizer = OptimizerKind::kAdamW;
 };
 
 std::string to_string(const TinyPlan& plan);
 
 /// pp 1-4, dp 1-3, micro-batches 1-6, ZeRO 0-3 with every choice it leaves, every schedule, tied or
 /// not (not where the tied units are in several stages of one rank: the order of their sum is
-/// free), both families.
+/// free), both families, every optimizer.
 TinyPlan random_plan(std::uint64_t seed);
 
 /// hidden 16, 2 heads, ffn 32, vocabulary 13, 4 tokens. The cluster has as many devices as ranks.

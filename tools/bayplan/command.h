@@ -28,6 +28,7 @@ std::function<Outcome(bool)> declare_plan(CLI::App& app);
 std::function<Outcome(bool)> declare_simulate(CLI::App& app);
 std::function<Outcome(bool)> declare_run(CLI::App& app);
 std::function<Outcome(bool)> declare_compare(CLI::App& app);
+std::function<Outcome(bool)> declare_compare_state(CLI::App& app);
 std::function<Outcome(bool)> declare_verify(CLI::App& app);
 std::function<Outcome(bool)> declare_calibrate(CLI::App& app);
 std::function<Outcome(bool)> declare_presets(CLI::App& app);

@@ -5,7 +5,7 @@
 namespace bayplan::cli {
 
 std::span<const Command> commands() {
-  static constexpr std::array<Command, 8> kTable = {{
+  static constexpr std::array<Command, 9> kTable = {{
       {"fit",
        "Does this job fit, where is the peak, and what is the cheapest change that makes it fit?",
        declare_fit},
@@ -15,6 +15,8 @@ std::span<const Command> commands() {
       {"run", "Train it: a plan, or MODEL CLUSTER with fixed defaults.", declare_run},
       {"compare", "Where was the prediction wrong, by instruction kind, stream and rank?",
        declare_compare},
+      {"compare-state", "How far are two dumped training states apart, tensor by tensor?",
+       declare_compare_state},
       {"verify", "Is the program sound: no deadlock, matched sizes, memory within budget?",
        declare_verify},
       {"calibrate",

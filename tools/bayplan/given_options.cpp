@@ -23,13 +23,21 @@ constexpr OptionRow kJobRows[] = {
     {"--precision", "P", "Training recipe: fp64, fp32 or bf16 (default: fp32)"},
     {"--grad-dtype", "D",
      "Accumulated and reduced gradients: fp32; fp64 with fp64 (default: that)"},
-    {"--optimizer", "NAME", "Optimizer: adamw (default: adamw)"},
+    {"--optimizer", "NAME", "Optimizer: adamw, adam, sgd or sgd-momentum (default: adamw)"},
     {"--attention", "KIND", "auto or flash (default: auto)"},
     {"--dropout", "P", "Probability on embedding and residuals, 0 <= P < 1 (default: 0)"},
     {"--steps", "N", "Optimizer steps (default: 1)"},
     {"--seed", "N", "Seed of initialisation, dropout and synthetic data (default: 0)"},
     {"--lr", "RATE", "Learning rate (default: 0.001)"},
-    {"--weight-decay", "W", "AdamW weight decay (default: 0.1)"},
+    {"--lr-schedule", "NAME",
+     "constant; linear or cosine down to --lr-min over the steps behind the warm-up; wsd: "
+     "constant, "
+     "then linear over the last --decay-steps (default: constant)"},
+    {"--warmup-steps", "N", "Steps in which the learning rate rises to --lr (default: 0)"},
+    {"--decay-steps", "N", "Last steps, in which wsd decays (default: none)"},
+    {"--lr-min", "RATE", "Where linear, cosine and wsd end (default: 0)"},
+    {"--weight-decay", "W",
+     "Weight decay; decoupled with adamw, else added to the gradient (default: 0.1)"},
     {"--clip", "NORM|off", "Global gradient norm limit (default: 1.0)"},
 };
 
@@ -75,7 +83,6 @@ struct RestrictedRow {
 constexpr RestrictedRow kRestrictedRows[] = {
     {"--runtime", "bayplan", "another runtime's habits"},
     {"--task", "pretrain", "another task"},
-    {"--lr-schedule", "constant", "a learning-rate schedule"},
     {"--zero-group", "dp", "sharding inside smaller groups"},
     {"--loss-scale", "1", "loss scaling"},
     {"--sequence-parallel", "", "sequence parallelism"},

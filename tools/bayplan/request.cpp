@@ -75,10 +75,35 @@ Status set_precision(const GivenOptions& given, const Cluster& cluster, Training
   return {};
 }
 
+/// Rate and schedule; --steps is set already.
+Status set_learning_rate(const GivenOptions& given, TrainingJob& job) {
+  BAYPLAN_TRY(rate, given.real("--lr", 0.0, 1e6));
+  set_if(rate, job.learning_rate);
+  BAYPLAN_TRY(schedule, given.word("--lr-schedule", {kLearningRateScheduleNames.begin(),
+                                                     kLearningRateScheduleNames.end()}));
+  if (schedule) job.lr_schedule = *parse_learning_rate_schedule(*schedule);
+  BAYPLAN_TRY(warmup, given.count("--warmup-steps", 0, kMostSteps));
+  set_if(warmup, job.warmup_steps);
+  BAYPLAN_TRY(decay, given.count("--decay-steps", 0, kMostSteps));
+  set_if(decay, job.decay_steps);
+  BAYPLAN_TRY(lowest, given.real("--lr-min", 0.0, 1e6));
+  set_if(lowest, job.min_learning_rate);
+  const Status checked = check_learning_rate(job);
+  if (checked) return {};
+  Error error = checked.error();
+  error.where = error.where == "/warmup_steps"  ? "--warmup-steps"
+                : error.where == "/decay_steps" ? "--decay-steps"
+                                                : "--lr-min";
+  return error;
+}
+
 Status set_job(const GivenOptions& given, Subject& subject, TrainingJob& job) {
   BAYPLAN_RETURN_IF_ERROR(set_seq(given, subject, job));
   BAYPLAN_RETURN_IF_ERROR(set_precision(given, subject.cluster, job));
-  BAYPLAN_RETURN_IF_ERROR(given.word("--optimizer", {"adamw"}));
+  std::vector<std::string> optimizers;
+  for (const OptimizerSpec& spec : kOptimizers) optimizers.emplace_back(spec.name);
+  BAYPLAN_TRY(optimizer, given.word("--optimizer", optimizers));
+  if (optimizer) job.optimizer = *parse_optimizer(*optimizer);
   BAYPLAN_TRY(attention, given.word("--attention", {"auto", "flash"}));
   if (attention == "flash") job.attention = AttentionKind::kFlash;
   BAYPLAN_TRY(steps, given.count("--steps", 1, kMostSteps));
@@ -87,8 +112,7 @@ Status set_job(const GivenOptions& given, Subject& subject, TrainingJob& job) {
   set_if(seed, job.seed);
   BAYPLAN_TRY(dropout, given.real("--dropout", 0.0, 0.999));
   set_if(dropout, job.dropout);
-  BAYPLAN_TRY(rate, given.real("--lr", 0.0, 1e6));
-  set_if(rate, job.learning_rate);
+  BAYPLAN_RETURN_IF_ERROR(set_learning_rate(given, job));
   BAYPLAN_TRY(decay, given.real("--weight-decay", 0.0, 1e6));
   set_if(decay, job.weight_decay);
   if (given.get("--clip") == "off") {

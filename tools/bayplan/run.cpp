@@ -53,6 +53,26 @@ Status only_run_options(const GivenOptions& given) {
   return {};
 }
 
+/// A plan's schedule ends with the plan's steps; a shorter run is the beginning of the same.
+Status check_steps(const TrainingJob& job, std::int64_t steps) {
+  if (job.lr_schedule == LearningRateSchedule::kConstant || steps <= job.steps) return {};
+  return Error{
+      "bad-learning-rate",
+      fmt::format("{} steps, but the plan's {} schedule of the learning rate ends after {}", steps,
+                  learning_rate_schedule_name(job.lr_schedule), job.steps),
+      "--steps", "plan again with these --steps, or run no more than the plan has"};
+}
+
+std::string rate_text(const TrainingJob& job) {
+  std::string text = fmt::format("lr {}", job.learning_rate);
+  if (job.warmup_steps > 0) text += fmt::format(", warm-up {}", job.warmup_steps);
+  if (job.lr_schedule != LearningRateSchedule::kConstant) {
+    text += fmt::format(", {} to {}", learning_rate_schedule_name(job.lr_schedule),
+                        job.min_learning_rate);
+  }
+  return text;
+}
+
 Result<Prepared> prepare(const GivenOptions& given) {
   if (!given.cluster.empty()) {
     BAYPLAN_TRY(request, make_request(given, Defaults::kFixed));
@@ -176,6 +196,8 @@ Outcome run_run(const RunArguments& arguments, bool json) {
   auto steps = arguments.given.count("--steps", 1, std::int64_t{1} << 40);
   if (!steps) return steps.error();
   options.steps = steps->value_or(answer.plan.job.steps);
+  if (const Status enough = check_steps(answer.plan.job, options.steps); !enough)
+    return enough.error();
   auto deadline = parse_deadline(arguments.deadline);
   if (!deadline) return deadline.error();
   options.deadline_seconds = *deadline;
@@ -195,11 +217,13 @@ Outcome run_run(const RunArguments& arguments, bool json) {
   if (!json && speaks) {
     const TrainingJob& job = answer.plan.job;
     fmt::print(
-        "running  {} on {}\nlayout   {}\njob      global batch {}, lr {}, weight decay {}, clip "
+        "running  {} on {}\nlayout   {}\njob      {}, global batch {}, {}, weight decay {}, "
+        "clip "
         "{}, dropout {}, "
         "seed {}, {} steps\n\n",
-        answer.plan.model, answer.plan.cluster, layout_text(answer.plan), job.global_batch,
-        job.learning_rate, job.weight_decay, job.clip_norm, job.dropout, job.seed, options.steps);
+        answer.plan.model, answer.plan.cluster, layout_text(answer.plan),
+        optimizer_spec(job.optimizer).name, job.global_batch, rate_text(job), job.weight_decay,
+        job.clip_norm, job.dropout, job.seed, options.steps);
     std::fflush(stdout);
   }
   std::optional<Result<exec::LaunchedRun>> launched;

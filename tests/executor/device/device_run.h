@@ -163,7 +163,8 @@ inline Architecture tiny_llama(bool tied) {
 
 /// One rank, `micro_batches` of 2 samples of 16 tokens.
 inline Program one_rank_program(const Architecture& architecture, DType compute, double dropout,
-                                int micro_batches = 1, int threads = 1) {
+                                int micro_batches = 1, int threads = 1,
+                                OptimizerKind optimizer = OptimizerKind::kAdamW) {
   const ModelGraph graph = build_model(architecture, dropout > 0.0);
   Plan plan;
   plan.model = architecture.name;
@@ -175,6 +176,7 @@ inline Program one_rank_program(const Architecture& architecture, DType compute,
   plan.job.precision = precision_of(compute);
   plan.job.dropout = dropout;
   plan.job.seed = 11;
+  plan.job.optimizer = optimizer;
   plan.stages = even_stages(graph, 1, 0);
   plan.replicas = {{micro_batches}};
   return std::move(*lower(plan, graph, test::tiny_cluster(1)));

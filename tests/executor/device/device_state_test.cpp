@@ -1,4 +1,4 @@
-// Initial values, norm, AdamW and the enforced workspace of the CPU device.
+// Initial values, norm, optimizers and the enforced workspace of the CPU device.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -111,6 +111,37 @@ TEST(DeviceState, FirstAdamWStepIsASignedStepAfterDecay) {
   const std::vector<double> norm_after = values<double>(run, BufferRole::kParameters, norm);
   for (std::size_t i = 0; i < norm_after.size(); ++i) {
     ASSERT_NEAR(norm_after[i], moved(1.0, norm_gradient[i], 0.0), 1e-12) << i;
+  }
+}
+
+// With the gradients of the second step at hand, and buffer b = g of the first:
+//   sgd p -= lr g · sgd-momentum b = mu b + g, p -= lr b, for g = scale · gradient + decay · p.
+TEST(DeviceState, SgdStepsAsItsFormulaSays) {
+  for (const OptimizerKind optimizer : {OptimizerKind::kSgd, OptimizerKind::kSgdMomentum}) {
+    SCOPED_TRACE(optimizer_spec(optimizer).name);
+    Program program = one_rank_program(tiny_gpt2(true), DType::kFp64, 0.0, 1, 1, optimizer);
+    DeviceRun run(std::move(program), 1, tokens(97, 1), tokens(97, 2));
+    const TrainingJob& job = run.program.job;
+    run.run(ProgramKind::kLoad);
+    const std::string matrix = "blocks.0.mlp.up.weight";
+    std::vector<double> buffer;
+    for (int step = 0; step < 2; ++step) {
+      const std::vector<double> before = values<double>(run, BufferRole::kParameters, matrix);
+      run.run(ProgramKind::kTrainStep, InstructionKind::kOptimizerStep, step);
+      const std::vector<double> gradient = values<double>(run, BufferRole::kGradients, matrix);
+      double squares = 0.0;
+      for (std::size_t g = 0; g < run.program.parameter_groups.size(); ++g)
+        squares += run.scalars()[1 + g];
+      const double scale = std::min(1.0, job.clip_norm / (std::sqrt(squares) / 32 + 1e-6)) / 32;
+      run.run(ProgramKind::kTrainStep, InstructionKind::kEndStep, step);
+      const std::vector<double> after = values<double>(run, BufferRole::kParameters, matrix);
+      buffer.resize(before.size(), 0.0);
+      for (std::size_t i = 0; i < before.size(); ++i) {
+        const double g = scale * gradient[i] + job.weight_decay * before[i];
+        buffer[i] = (optimizer == OptimizerKind::kSgdMomentum ? job.momentum : 0.0) * buffer[i] + g;
+        ASSERT_NEAR(after[i], before[i] - job.learning_rate * buffer[i], 1e-14) << i;
+      }
+    }
   }
 }
 

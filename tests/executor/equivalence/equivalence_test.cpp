@@ -197,6 +197,56 @@ TEST(OffloadEquivalence, EqualsTheDeviceBitwiseOnEveryTier) {
   }
 }
 
+class OptimizerEquivalence : public ::testing::TestWithParam<OptimizerKind> {};
+
+TEST_P(OptimizerEquivalence, LayoutsAgreeBitwise) {
+  for (const DType compute : {DType::kFp32, DType::kBf16}) {
+    SCOPED_TRACE(dtype_name(compute));
+    const auto with = [&](int pp, int dp, int zero, Offload offload = {}) {
+      return train_tiny({.shape = {.layers = 4,
+                                   .pp = pp,
+                                   .dp = dp,
+                                   .zero = zero,
+                                   .offload = offload,
+                                   .compute = compute,
+                                   .dropout = 0.1,
+                                   .optimizer = GetParam()}});
+    };
+    expect_bitwise(with(1, 1, 0), with(2, 1, 0));
+    const TinyOutcome whole = with(1, 2, 0);
+    expect_bitwise(whole, with(1, 2, 1));
+    expect_bitwise(whole, with(2, 2, 1));
+    expect_bitwise(whole, with(1, 2, 3));
+    const bool has_state = compute == DType::kBf16 || optimizer_spec(GetParam()).moment1;
+    if (has_state) expect_bitwise(whole, with(2, 2, 2, {.optimizer = true}));
+  }
+}
+
+TEST_P(OptimizerEquivalence, MeasuresThePredictedMemory) {
+  for (const DType compute : {DType::kFp32, DType::kBf16, DType::kFp64}) {
+    for (const auto& [pp, dp, zero] : {std::tuple{1, 1, 0}, {1, 2, 1}, {2, 2, 1}}) {
+      const TinyOutcome outcome = train_tiny({.shape = {.layers = 4,
+                                                        .pp = pp,
+                                                        .dp = dp,
+                                                        .zero = zero,
+                                                        .compute = compute,
+                                                        .optimizer = GetParam()},
+                                              .steps = 3});
+      ASSERT_EQ(outcome.result.memory.size(), static_cast<std::size_t>(pp * dp));
+      for (const exec::MemoryReport& m : outcome.result.memory) {
+        EXPECT_EQ(m.measured_bytes, m.predicted_bytes) << dtype_name(compute) << " " << m.rank;
+      }
+    }
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Optimizers, OptimizerEquivalence,
+                         ::testing::Values(OptimizerKind::kAdamW, OptimizerKind::kAdam,
+                                           OptimizerKind::kSgd, OptimizerKind::kSgdMomentum),
+                         [](const auto& param) {
+                           const std::string name(optimizer_spec(param.param).name);
+                           return name == "sgd-momentum" ? "sgd_momentum" : name;
+                         });
+
 TEST(ThreadEquivalence, OneThreadEqualsTwoBitwise) {
   for (const DType compute : {DType::kFp32, DType::kBf16}) {
     SCOPED_TRACE(dtype_name(compute));

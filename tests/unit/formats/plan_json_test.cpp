@@ -50,6 +50,12 @@ TEST(PlanJson, WrittenPlanReadsBackEqual) {
     plan.job.seed = random() >> 1;
     plan.job.precision =
         precision_of(std::array{DType::kFp64, DType::kFp32, DType::kBf16}[random() % 3]);
+    plan.job.optimizer = kOptimizers[random() % kOptimizers.size()].kind;
+    plan.job.lr_schedule = static_cast<LearningRateSchedule>(random() % 4);
+    plan.job.warmup_steps = static_cast<std::int64_t>(random() % 1000);
+    plan.job.decay_steps = static_cast<std::int64_t>(random() % 1000);
+    plan.job.min_learning_rate = std::generate_canonical<double, 53>(random);
+    plan.job.momentum = std::generate_canonical<double, 53>(random);
     plan.job.attention = random() % 2 == 0 ? AttentionKind::kAuto : AttentionKind::kFlash;
     plan.schedule = random() % 2 == 0 ? "gpipe" : "1f1b";
     plan.threads_per_rank = static_cast<int>(1 + random() % 64);
@@ -96,7 +102,10 @@ INSTANTIATE_TEST_SUITE_P(
         Change{"/job/global_batch", "9000000000000000000", "out-of-range"},
         Change{"/job/precision", R"("fp16")", "unknown-value"},
         Change{"/job/grad_dtype", R"("fp64")", "unsupported"},
-        Change{"/job/optimizer", R"("sgd")", "unknown-value"},
+        Change{"/job/optimizer", R"("lion")", "unknown-value"},
+        Change{"/job/momentum", "1.5", "out-of-range"},
+        Change{"/job/lr_schedule", R"("step")", "unknown-value"},
+        Change{"/job/warmup_steps", "-1", "out-of-range"},
         Change{"/job/dropout", "1.0", "out-of-range"}, Change{"/job/warmup", "10", "unknown-field"},
         Change{"/mesh/pp", "0", "out-of-range"}, Change{"/mesh/dp", "1048576", "out-of-range"},
         Change{"/stages", "{}", "wrong-type"}, Change{"/stages/0/zero", "4", "out-of-range"},

@@ -96,6 +96,22 @@ TEST(Lower, RecipesHaveTheDocumentedBytesPerParameter) {
   }
 }
 
+TEST(Lower, OptimizersKeepTheDocumentedBytesPerParameter) {
+  // Weight 4 + gradient 4, and per moment 4: Adam has two, SGD none, SGD with momentum one.
+  for (const auto& [optimizer, bytes_per_parameter] :
+       {std::pair<OptimizerKind, std::int64_t>{OptimizerKind::kAdam, 16},
+        {OptimizerKind::kSgd, 8},
+        {OptimizerKind::kSgdMomentum, 12}}) {
+    const Program p = tiny_program({.optimizer = optimizer});
+    std::int64_t padded = 0;
+    for (const ParameterGroup& g : p.parameter_groups) padded += g.padded_elements;
+    std::int64_t bytes = 0;
+    for (const Buffer& b : p.classes[0].buffers)
+      bytes += b.role <= BufferRole::kMoment2 ? b.bytes : 0;
+    EXPECT_EQ(bytes, bytes_per_parameter * padded) << optimizer_spec(optimizer).name;
+  }
+}
+
 TEST(Lower, TiedWeightLivesOnFirstAndLastStageAndIsCountedOnce) {
   const Program p = tiny_program({.layers = 2, .tied = true, .pp = 2, .micro_batches = 2});
   const auto tied = std::find_if(p.parameter_groups.begin(), p.parameter_groups.end(),

@@ -78,6 +78,7 @@ struct TinyShape {
   int chunks = 1;
   DType compute = DType::kFp32;
   double dropout = 0.0;
+  OptimizerKind optimizer = OptimizerKind::kAdamW;
 };
 
 inline ModelGraph tiny_graph(const TinyShape& s) {
@@ -95,6 +96,7 @@ inline Plan tiny_plan(const TinyShape& s, const ModelGraph& graph) {
   p.job.global_batch = static_cast<std::int64_t>(s.micro_batches) * s.dp;
   p.job.precision = precision_of(s.compute);
   p.job.dropout = s.dropout;
+  p.job.optimizer = s.optimizer;
   p.mesh.pp = s.pp;
   p.mesh.dp = s.dp;
   p.schedule = s.schedule;

@@ -335,6 +335,20 @@ TEST(VerifyAccesses, BufferOfTheWrongSize) {
   expect_found(p, Violation::kSizeMismatch, "what it holds takes");
 }
 
+TEST(VerifyAccesses, AnOptimizerHasItsMomentsAndNoOthers) {
+  Program lacking = pipeline();
+  edit(lacking, 0, [&](EditableList& list) {
+    Entry& step = list[find(list, is(InstructionKind::kOptimizerStep))];
+    std::erase_if(step.accesses, [&](const Access& a) {
+      return lacking.classes[0].buffers[a.buffer.index()].role == BufferRole::kMoment2;
+    });
+  });
+  expect_found(lacking, Violation::kMissing, "does not touch moment2");
+  Program surplus = pipeline();
+  for (ParameterGroup& g : surplus.parameter_groups) g.optimizer = OptimizerKind::kSgdMomentum;
+  expect_found(surplus, Violation::kMalformed, "not its business");
+}
+
 TEST(VerifyAccesses, SomebodyElsesBuffer) {
   Program p = pipeline();
   edit(p, 0, [](EditableList& list) {

@@ -141,5 +141,43 @@ TEST(AnalyticCosts, FourRanksOnTwoCoresTakeAsLongAsTheirWork) {
   EXPECT_LT(on_four->breakdown.compute.value, 1.25 * on_one->breakdown.compute.value / 2.0);
 }
 
+/// Time of all optimizer steps of rank 0, in picoseconds.
+double update_time(OptimizerKind optimizer, bool calibrated, std::int64_t* elements = nullptr) {
+  bayplan::test::TinyPlan tiny;
+  tiny.optimizer = optimizer;
+  const Program program = lower_tiny(tiny);
+  Cluster cluster = test::cluster_of(DeviceClass::kCpu, 1, 1);
+  cluster.groups[0].device.memory_bandwidth = BytesPerSecond(1e9);
+  cluster.groups[0].device.memory_efficiency = 1.0;
+  const CostModel costs =
+      analytic_costs(program, cluster, calibrated ? flat_calibration(1) : nullptr);
+  const InstructionList& list = program.list(0, ProgramKind::kTrainStep);
+  double total = 0.0;
+  for (const Instruction& i : list.instructions) {
+    if (i.kind != InstructionKind::kOptimizerStep) continue;
+    total += static_cast<double>(costs.compute(0, list, i).time.value);
+    if (elements != nullptr)
+      *elements += program.parameter_groups[i.parameter_group.index()].padded_elements;
+  }
+  return total;
+}
+
+TEST(AnalyticCosts, AnUpdateTakesTimeByTheBytesThatItMoves) {
+  // Per fp32 parameter: read the gradient, read and write the weight and each moment:
+  // AdamW and Adam 4 + 3 * 8 = 28 bytes, SGD 4 + 8 = 12, with momentum 4 + 2 * 8 = 20. Calibrated,
+  // AdamW takes 1 ns an element here.
+  std::int64_t elements = 0;
+  const double adamw = update_time(OptimizerKind::kAdamW, true, &elements);
+  EXPECT_NEAR(adamw, 1e3 * static_cast<double>(elements), 1e-6 * adamw);
+  EXPECT_EQ(update_time(OptimizerKind::kAdam, true), adamw);
+  EXPECT_NEAR(update_time(OptimizerKind::kSgd, true), adamw * 12 / 28, 1e-3 * adamw);
+  EXPECT_NEAR(update_time(OptimizerKind::kSgdMomentum, true), adamw * 20 / 28, 1e-3 * adamw);
+  // Without a calibration, the bytes over the memory's 1 GB/s: 28 ns an element, and little more
+  // for the scalars.
+  const double by_bytes = update_time(OptimizerKind::kAdamW, false);
+  EXPECT_NEAR(by_bytes, 28e3 * static_cast<double>(elements), 0.02 * by_bytes);
+  EXPECT_NEAR(update_time(OptimizerKind::kSgd, false), by_bytes * 12 / 28, 0.02 * by_bytes);
+}
+
 }  // namespace
 }  // namespace bayplan::sim

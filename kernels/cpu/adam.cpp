@@ -1,27 +1,27 @@
-// AdamW in one pass. The update is bound by memory: 28 bytes per parameter are moved (30 with a
-// bf16 weight), against about 15 operations.
+// AdamW and Adam in one pass. The update is bound by memory: 28 bytes per parameter are moved (30
+// with a bf16 weight), against about 15 operations.
 #include <cmath>
 
 #include "kernels/cpu/dispatch.h"
 #include "kernels/optim.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/cpu/adamw.cpp"
+#define HWY_TARGET_INCLUDE "kernels/cpu/adam.cpp"
 #include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
 #include "kernels/cpu/simd-inl.h"
 
-#ifndef BAYPLAN_KERNELS_CPU_ADAMW_COEFFICIENTS_
-#define BAYPLAN_KERNELS_CPU_ADAMW_COEFFICIENTS_
+#ifndef BAYPLAN_KERNELS_CPU_ADAM_COEFFICIENTS_
+#define BAYPLAN_KERNELS_CPU_ADAM_COEFFICIENTS_
 namespace bayplan::kernels {
 namespace {
 /// What the update multiplies by, in its own type A.
 template <class A>
 struct Coefficients {
   A grad_scale;
-  A decay;         // 1 - lr * weight_decay
+  A decay;         // AdamW: 1 - lr * weight_decay, of p; Adam: weight_decay, added to the gradient
   A keep1;         // beta1
   A take1;         // 1 - beta1
   A keep2;         // beta2
@@ -43,7 +43,7 @@ namespace {
 /// 64 and 256 elements gain less, and streaming stores of the bf16 weight gain nothing).
 constexpr std::int64_t kPrefetch = 128;
 
-template <bool has_weight, class G>
+template <bool decoupled, bool has_weight, class G>
 HWY_INLINE void update(const Coefficients<accumulate_t<G>>& k, const G* HWY_RESTRICT grad,
                        accumulate_t<G>* HWY_RESTRICT master, accumulate_t<G>* HWY_RESTRICT m,
                        accumulate_t<G>* HWY_RESTRICT v, bf16* HWY_RESTRICT weight, Range elements) {
@@ -62,11 +62,13 @@ HWY_INLINE void update(const Coefficients<accumulate_t<G>>& k, const G* HWY_REST
     hwy::Prefetch(master + i + kPrefetch);
     hwy::Prefetch(m + i + kPrefetch);
     hwy::Prefetch(v + i + kPrefetch);
-    const auto g = hn::Mul(access.load(d, grad + i), grad_scale);
+    const auto before = access.load(d, master + i);
+    const auto scaled = hn::Mul(access.load(d, grad + i), grad_scale);
+    const auto g = decoupled ? scaled : hn::MulAdd(decay, before, scaled);
     const auto first = hn::MulAdd(keep1, access.load(d, m + i), hn::Mul(take1, g));
     const auto second = hn::MulAdd(keep2, access.load(d, v + i), hn::Mul(hn::Mul(take2, g), g));
     const auto denominator = hn::MulAdd(hn::Sqrt(second), second_scale, eps);
-    const auto decayed = hn::Mul(access.load(d, master + i), decay);
+    const auto decayed = decoupled ? hn::Mul(before, decay) : before;
     const auto p = hn::NegMulAdd(step_size, hn::Div(first, denominator), decayed);
     access.store(d, first, m + i);
     access.store(d, second, v + i);
@@ -77,27 +79,40 @@ HWY_INLINE void update(const Coefficients<accumulate_t<G>>& k, const G* HWY_REST
   });
 }
 
+template <bool decoupled, class G>
+HWY_INLINE void update(const Coefficients<float>& k, const G* grad, float* master, float* m,
+                       float* v, bf16* weight, Range elements) {
+  if (weight != nullptr) {
+    update<decoupled, true>(k, grad, master, m, v, weight, elements);
+  } else {
+    update<decoupled, false>(k, grad, master, m, v, weight, elements);
+  }
+}
+
 void adamw_f32(const Coefficients<float>& k, const float* grad, float* master, float* m, float* v,
                bf16* weight, Range elements) {
-  if (weight != nullptr) {
-    update<true>(k, grad, master, m, v, weight, elements);
-  } else {
-    update<false>(k, grad, master, m, v, weight, elements);
-  }
+  update<true>(k, grad, master, m, v, weight, elements);
 }
-
 void adamw_bf16(const Coefficients<float>& k, const bf16* grad, float* master, float* m, float* v,
                 bf16* weight, Range elements) {
-  if (weight != nullptr) {
-    update<true>(k, grad, master, m, v, weight, elements);
-  } else {
-    update<false>(k, grad, master, m, v, weight, elements);
-  }
+  update<true>(k, grad, master, m, v, weight, elements);
 }
-
 void adamw_f64(const Coefficients<double>& k, const double* grad, double* master, double* m,
                double* v, Range elements) {
-  update<false>(k, grad, master, m, v, nullptr, elements);
+  update<true, false>(k, grad, master, m, v, nullptr, elements);
+}
+
+void adam_f32(const Coefficients<float>& k, const float* grad, float* master, float* m, float* v,
+              bf16* weight, Range elements) {
+  update<false>(k, grad, master, m, v, weight, elements);
+}
+void adam_bf16(const Coefficients<float>& k, const bf16* grad, float* master, float* m, float* v,
+               bf16* weight, Range elements) {
+  update<false>(k, grad, master, m, v, weight, elements);
+}
+void adam_f64(const Coefficients<double>& k, const double* grad, double* master, double* m,
+              double* v, Range elements) {
+  update<false, false>(k, grad, master, m, v, nullptr, elements);
 }
 
 }  // namespace
@@ -110,11 +125,14 @@ namespace {
 HWY_EXPORT(adamw_f32);
 HWY_EXPORT(adamw_bf16);
 HWY_EXPORT(adamw_f64);
+HWY_EXPORT(adam_f32);
+HWY_EXPORT(adam_bf16);
+HWY_EXPORT(adam_f64);
 
 template <class A>
-Coefficients<A> coefficients(const AdamWOptions& options, A grad_scale) {
+Coefficients<A> coefficients(const AdamOptions& options, A grad_scale, double decay) {
   return {.grad_scale = grad_scale,
-          .decay = static_cast<A>(1.0 - options.lr * options.weight_decay),
+          .decay = static_cast<A>(decay),
           .keep1 = static_cast<A>(options.beta1),
           .take1 = static_cast<A>(1.0 - options.beta1),
           .keep2 = static_cast<A>(options.beta2),
@@ -123,41 +141,85 @@ Coefficients<A> coefficients(const AdamWOptions& options, A grad_scale) {
           .second_scale = static_cast<A>(1.0 / std::sqrt(options.bias_correction2)),
           .eps = static_cast<A>(options.eps)};
 }
+
+template <class A>
+Coefficients<A> decoupled(const AdamOptions& options, A grad_scale) {
+  return coefficients(options, grad_scale, 1.0 - options.lr * options.weight_decay);
+}
+
+template <class A>
+Coefficients<A> coupled(const AdamOptions& options, A grad_scale) {
+  return coefficients(options, grad_scale, options.weight_decay);
+}
 }  // namespace
 
-double adamw_bias_correction(double beta, std::int64_t step) {
+double adam_bias_correction(double beta, std::int64_t step) {
   return 1.0 - std::pow(beta, static_cast<double>(step));
 }
 
-bool adamw_step(const AdamWOptions& options, const float* grad_scale, const float* grad,
+bool adamw_step(const AdamOptions& options, const float* grad_scale, const float* grad,
                 float* master, float* m, float* v, bf16* weight, Range elements) {
   const float scale = *grad_scale;
   if (!std::isfinite(scale)) {
     return false;
   }
   HWY_DYNAMIC_DISPATCH(adamw_f32)
-  (coefficients(options, scale), grad, master, m, v, weight, elements);
+  (decoupled(options, scale), grad, master, m, v, weight, elements);
   return true;
 }
 
-bool adamw_step(const AdamWOptions& options, const float* grad_scale, const bf16* grad,
+bool adamw_step(const AdamOptions& options, const float* grad_scale, const bf16* grad,
                 float* master, float* m, float* v, bf16* weight, Range elements) {
   const float scale = *grad_scale;
   if (!std::isfinite(scale)) {
     return false;
   }
   HWY_DYNAMIC_DISPATCH(adamw_bf16)
-  (coefficients(options, scale), grad, master, m, v, weight, elements);
+  (decoupled(options, scale), grad, master, m, v, weight, elements);
   return true;
 }
 
-bool adamw_step(const AdamWOptions& options, const double* grad_scale, const double* grad,
+bool adamw_step(const AdamOptions& options, const double* grad_scale, const double* grad,
                 double* master, double* m, double* v, Range elements) {
   const double scale = *grad_scale;
   if (!std::isfinite(scale)) {
     return false;
   }
-  HWY_DYNAMIC_DISPATCH(adamw_f64)(coefficients(options, scale), grad, master, m, v, elements);
+  HWY_DYNAMIC_DISPATCH(adamw_f64)
+  (decoupled(options, scale), grad, master, m, v, elements);
+  return true;
+}
+
+bool adam_step(const AdamOptions& options, const float* grad_scale, const float* grad,
+               float* master, float* m, float* v, bf16* weight, Range elements) {
+  const float scale = *grad_scale;
+  if (!std::isfinite(scale)) {
+    return false;
+  }
+  HWY_DYNAMIC_DISPATCH(adam_f32)
+  (coupled(options, scale), grad, master, m, v, weight, elements);
+  return true;
+}
+
+bool adam_step(const AdamOptions& options, const float* grad_scale, const bf16* grad, float* master,
+               float* m, float* v, bf16* weight, Range elements) {
+  const float scale = *grad_scale;
+  if (!std::isfinite(scale)) {
+    return false;
+  }
+  HWY_DYNAMIC_DISPATCH(adam_bf16)
+  (coupled(options, scale), grad, master, m, v, weight, elements);
+  return true;
+}
+
+bool adam_step(const AdamOptions& options, const double* grad_scale, const double* grad,
+               double* master, double* m, double* v, Range elements) {
+  const double scale = *grad_scale;
+  if (!std::isfinite(scale)) {
+    return false;
+  }
+  HWY_DYNAMIC_DISPATCH(adam_f64)
+  (coupled(options, scale), grad, master, m, v, elements);
   return true;
 }
 

@@ -53,19 +53,12 @@ class TierPlanner {
   /// Offset for `bytes`. `known` is the writer's clock; `needed` receives releases that it must
   /// wait for in addition.
   std::int64_t take(std::int64_t bytes, const Clock& known, Stream own, Clock& needed) {
+    // Sizes recur: a block of just this size leaves others whole.
+    const std::size_t exact = waiting_block(bytes, true, own, &known);
+    if (exact != kNone) return take_waiting(exact, bytes, known, own, needed);
     if (const std::size_t run = best_run(bytes, known, own); run != kNone) return carve(run, bytes);
-    int waiting = 0;
-    std::size_t oldest = kNone;
-    for (std::size_t i = 0; i < free_.size(); ++i) {
-      if (free_[i].bytes < bytes) continue;
-      ++waiting;
-      if (oldest == kNone || free_[i].release < free_[oldest].release) oldest = i;
-    }
-    if (waiting >= kPatience) {
-      std::int32_t& wait = needed[static_cast<std::size_t>(free_[oldest].stream)];
-      wait = std::max(wait, free_[oldest].release);
-      return carve(oldest, bytes);
-    }
+    const std::size_t other = waiting_block(bytes, false, own, nullptr);
+    if (other != kNone) return take_waiting(other, bytes, known, own, needed);
     return grow(bytes, known, own);
   }
 
@@ -79,6 +72,38 @@ class TierPlanner {
 
  private:
   static constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
+
+  /// A block of at least, or exactly, `bytes`: one that `known` is ordered behind, else the oldest
+  /// of enough waiting ones. kNone when there is none.
+  std::size_t waiting_block(std::int64_t bytes, bool exactly, Stream own,
+                            const Clock* known) const {
+    int waiting = 0;
+    std::size_t best = kNone;
+    for (std::size_t i = 0; i < free_.size(); ++i) {
+      const FreeBlock& block = free_[i];
+      if (exactly ? block.bytes != bytes : block.bytes < bytes) continue;
+      if (known != nullptr && usable(block, *known, own)) return i;
+      ++waiting;
+      if (best == kNone || block.bytes < free_[best].bytes ||
+          (block.bytes == free_[best].bytes && block.release < free_[best].release)) {
+        best = i;
+      }
+    }
+    // Gathers and transfers between tiers are issued ahead of their use: waiting for the compute
+    // before that use costs them nothing.
+    const bool ahead = own == Stream::kGather || own == Stream::kH2d || own == Stream::kD2h;
+    const int patience = ahead ? 1 : kPatience;
+    return waiting >= patience ? best : kNone;
+  }
+
+  std::int64_t take_waiting(std::size_t block, std::int64_t bytes, const Clock& known, Stream own,
+                            Clock& needed) {
+    if (!usable(free_[block], known, own)) {
+      std::int32_t& wait = needed[static_cast<std::size_t>(free_[block].stream)];
+      wait = std::max(wait, free_[block].release);
+    }
+    return carve(block, bytes);
+  }
 
   /// First block of the smallest run of adjacent usable blocks that holds `bytes`.
   std::size_t best_run(std::int64_t bytes, const Clock& known, Stream own) const {

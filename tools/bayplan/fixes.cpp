@@ -9,6 +9,7 @@
 #include "models/clusters.h"
 #include "planner/formats/cluster_grammar.h"
 #include "planner/formats/cluster_settings.h"
+#include "planner/formats/offload_text.h"
 #include "tools/bayplan/score.h"
 
 namespace bayplan::cli {
@@ -54,6 +55,7 @@ class FixFinder {
     open = SearchSpace{};
     if (given.pp || given.dp || given.micro_batch || given.zero || given.schedule)
       try_space(open, "layout");
+    try_savings();
     try_precision(given, open);
     try_sequence(given);
     try_devices();
@@ -95,6 +97,57 @@ class FixFinder {
   void try_space(const SearchSpace& space, const std::string& kind) {
     const auto best = best_of(request_.base, space, request_.subject);
     if (best) keep(best, layout_difference(answer_.plan, best->plan), kind, "exact");
+  }
+
+  /// Recomputation and offload under the answer's layout, and under ZeRO 3 with the smallest
+  /// micro-batch; each alone and with all that comes before it.
+  void try_savings() {
+    const Plan& now = answer_.plan;
+    SearchSpace same;
+    same.pp = now.mesh.pp;
+    same.dp = now.mesh.dp;
+    same.micro_batch = now.job.micro_batch;
+    same.zero = now.stages.front().zero;
+    same.grad_reduce = now.grad_reduce;
+    same.schedule = now.schedule;
+    same.chunks = now.chunks_per_rank;
+    same.keeps_reshard = true;
+    SearchSpace least = same;
+    least.micro_batch = 1;
+    least.grad_reduce.reset();
+    if (now.mesh.dp > 1) least.zero = 3;
+    struct Saving {
+      const char* kind;
+      Recompute recompute;
+      Offload offload;
+    };
+    for (const Saving& s :
+         {Saving{"recompute", Recompute::kSelective, {}},
+          {"recompute", Recompute::kFull, {}},
+          {"offload", Recompute::kNone, {.optimizer = true}},
+          {"offload", Recompute::kFull, {.optimizer = true}},
+          {"offload", Recompute::kNone, {.optimizer = true, .activations = true}}}) {
+      Plan base = request_.base;
+      base.reshard = now.reshard;
+      base.recompute = std::max(base.recompute, s.recompute);
+      base.offload.optimizer |= s.offload.optimizer;
+      base.offload.activations |= s.offload.activations;
+      std::string option;
+      if (base.recompute != request_.base.recompute) {
+        base.recompute_units.clear();
+        option += fmt::format("--recompute {}", recompute_name(base.recompute));
+      }
+      if (base.offload != request_.base.offload)
+        option += (option.empty() ? "--offload " : " --offload ") + offload_text(base.offload);
+      if (option.empty()) continue;
+      for (const SearchSpace* space : {&same, &least}) {
+        const auto best = best_of(base, *space, request_.subject);
+        if (!best) continue;
+        const std::string layout = layout_difference(now, best->plan);
+        keep(best, layout.empty() ? option : option + " " + layout, s.kind, "exact");
+        if (best->fits) break;
+      }
+    }
   }
 
   void try_precision(const SearchSpace& given, const SearchSpace& open) {
